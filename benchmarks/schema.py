@@ -165,7 +165,7 @@ def quality_adult(adult):
     raw = adult.drop(columns=["salary", "row_id"])
     for seed in SPLITS:
         rows = train_test_split(np.arange(len(adult)), test_size=0.3, random_state=seed, stratify=y)
-        schema = Schema.draft(adult.iloc[rows[0]], label="salary", id="row_id")
+        schema = draft_schema(adult.iloc[rows[0]], label="salary", id="row_id").schema
         X = schema.encode(adult)[0]
         categories = [c.name for c in schema.features if isinstance(c, Category)]
         before = usual(categories, [n for n in ADULT_NUMBERS if n != "fnlwgt"])
@@ -196,7 +196,7 @@ def quality_titanic(folder):
     raw = typed.drop(columns=["Survived", "PassengerId"])
     for seed in SPLITS:
         for rows in StratifiedKFold(10, shuffle=True, random_state=seed).split(typed, y):
-            encoder = TableEncoder(Schema.draft(typed.iloc[rows[0]], label="Survived", id="PassengerId"))
+            encoder = TableEncoder(draft_schema(typed.iloc[rows[0]], label="Survived", id="PassengerId").schema)
             logistic = LogisticRegression(max_iter=2000)
             models = {
                 "fitted one-hot and scaler, logistic regression": make_pipeline(usual(*TITANIC), logistic),

@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from erasable import ErasableClassifier, ErasableRegressor, ModelFile, Schema, TableEncoder, load, verify
+from erasable import ErasableClassifier, ErasableRegressor, ModelFile, TableEncoder, load, verify
 from erasable.errors import ConfigurationError, InputError
 from erasable.operations.learn import Columns, LearnOptions, learn_table
+from erasable.schemas import draft_schema
 from erasable.tables import stream_table
 from tests.schemas.raw import columns, draft, frames, table, write
 
@@ -108,7 +109,7 @@ def priced():
     """The table with a number to predict, and its schema."""
     found = table(price=[10.0 * (age or 40) for age in columns()["age"]])
     roles = {"target": "price", "id": "row_id", "subject": "person", "ignore": ["outcome"]}
-    return found, Schema.draft(found, **roles, k=5)
+    return found, draft_schema(found, **roles, k=5).schema
 
 
 @pytest.mark.parametrize("form", ["raw.csv", "raw.parquet", "raw.csv.gz"])

@@ -155,7 +155,7 @@ def make(n=400, seed=0):
 
 
 def test_kinds_are_those_of_the_cells():
-    schema = Schema.draft(make(), label="y")
+    schema = draft_schema(make(), label="y").schema
     kinds = {c.name: getattr(c, "KIND", None) or c.role for c in schema.columns}
     assert kinds == {
         "row_id": "ignore",
@@ -187,8 +187,8 @@ def test_the_containers_of_a_table_do_not_matter(tmp_path):
     table = make()
     table.to_csv(tmp_path / "t.csv", index=False)
     texts = pd.read_csv(tmp_path / "t.csv", dtype=str, keep_default_na=False)
-    assert Schema.draft(texts, label="y") == Schema.draft(table, label="y")
-    assert Schema.draft(table.sample(frac=1, random_state=1), label="y") == Schema.draft(table, label="y")
+    assert draft_schema(texts, label="y").schema == draft_schema(table, label="y").schema
+    assert draft_schema(table.sample(frac=1, random_state=1), label="y").schema == draft_schema(table, label="y").schema
 
 
 def test_subjects_count_and_not_rows():
@@ -201,7 +201,7 @@ def test_subjects_count_and_not_rows():
 
 def test_vectors_are_taken_where_they_have_one_length():
     table = {"v": [[0.1, 0.2, 0.3]] * 50 + [None] * 3, "w": [[0.0] * (i % 2 + 1) for i in range(53)]}
-    schema = Schema.draft(table)
+    schema = draft_schema(table).schema
     assert schema.by_name["v"] == Vector(name="v", length=3)
     assert schema.by_name["w"] == Role(name="w", role="ignore")
 
@@ -226,8 +226,8 @@ def test_steps_are_round(width, step):
 
 def test_refusals():
     with pytest.raises(InputError, match="at least 2 k = 40 subjects; got 39"):
-        Schema.draft(make(39), label="y")
+        draft_schema(make(39), label="y")
     with pytest.raises(ConfigurationError, match="no column 'z'"):
-        Schema.draft(make(), label="z")
+        draft_schema(make(), label="z")
     with pytest.raises(ConfigurationError, match="k must be a positive integer"):
-        Schema.draft(make(), k=0)
+        draft_schema(make(), k=0)

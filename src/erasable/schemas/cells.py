@@ -9,9 +9,8 @@ cell. CSV holds nothing but text while other containers have types, and the same
 - a truth value is "true" or "false", in CSV in any mixture of capitals;
 - a date is "2020-01-31 10:30:00", and "2020-01-31" at midnight; a time of day is "10:30:00".
 
-The meaning of a cell never depends on another cell. In schemas of version 1 it did in a few places, and
-:func:`refuse_context` refuses those cells. Lower case is that of :func:`lowered`, because the Unicode tables of Python
-change with its version. Pure.
+The meaning of a cell never depends on another cell. Lower case is that of :func:`lowered`, because the Unicode tables
+of Python change with its version. Pure.
 """
 
 from __future__ import annotations
@@ -21,15 +20,14 @@ import decimal
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 import numpy as np
 
 from erasable.core.arrays import Array, Booleans, Float64s, Int64s
-from erasable.errors import InputError
 
 VERSION = 2  # of new schemas
-TEXT, NUMBER, DATE, TIME, VECTOR = "text", "numbers", "dates", "times of day", "vectors"
 NO_TIME = np.iinfo(np.int64).min  # the seconds of a missing date or time of day
 DAY = 86400
 EPOCH_DAY = datetime.date(1970, 1, 1).toordinal()
@@ -61,9 +59,17 @@ _CAPITALS = (
 )
 _LOWER = {c: c + by for low, high, by in _CAPITALS for c in range(low, high + 1)}
 _ASCII_LOWER = {c: c + 32 for c in range(0x41, 0x5B)}
-# Why a schema of version 1 may have to refuse a text: it was a number among texts, a number whose text depended on
-# other cells, or a text that a column of the kind text would have read in another way next to other cells.
-NUMERIC, RESPELT, PADDED = 1, 2, 3
+
+
+class Kind(StrEnum):
+    """What a cell is. Schemas of version 1 know decimals as such: their text depends on the type of the column."""
+
+    TEXT = "text"
+    NUMBER = "numbers"
+    DATE = "dates"
+    TIME = "times of day"
+    VECTOR = "vectors"
+    DECIMAL = "decimals"
 
 
 @dataclass(frozen=True)
@@ -72,8 +78,8 @@ class Cells:
 
     Attributes
     ----------
-    kind : str
-        TEXT, NUMBER, DATE, TIME or VECTOR: the form of the values.
+    kind : Kind
+        The form of the values.
     values : list of str or None, or array
         Texts as given; numbers of any NumPy type, NaN where missing; seconds since 1970 (UTC where a zone is known) or
         since midnight, ``NO_TIME`` where missing; vectors as rows of float64, or a list of them, with None.
@@ -83,9 +89,6 @@ class Cells:
         Which numbers or vectors are missing, where the values do not show it.
     holds : frozenset of str
         The original kinds of the cells, where some that are not texts are written as texts.
-    context : list of int, optional
-        For a schema of version 1: for each text, whether and how other cells changed its meaning (NUMERIC, RESPELT,
-        PADDED, or 0).
     """
 
     kind: str
@@ -93,7 +96,6 @@ class Cells:
     inverse: Array | None = None
     missing: Booleans | None = None
     holds: frozenset[str] = frozenset()
-    context: Sequence[int] | None = None
 
     def __len__(self) -> int:
         return len(self.values if self.inverse is None else self.inverse)
@@ -105,9 +107,9 @@ class Cells:
 
     def are_all_missing(self) -> bool:
         """Whether every cell is missing, so that the column may be of any kind."""
-        if self.kind in (DATE, TIME):
+        if self.kind in (Kind.DATE, Kind.TIME):
             return bool(np.all(self.values == NO_TIME))
-        if self.kind == NUMBER:
+        if self.kind == Kind.NUMBER:
             return bool(_missing_numbers(self).all())
         absent = [False] * len(self.values) if self.missing is None else self.missing.tolist()
         return all(a or v is None for v, a in zip(self.values, absent, strict=True))
@@ -115,9 +117,9 @@ class Cells:
     def distinct(self) -> Cells:
         """The same cells with each number, date or time kept once."""
         v = self.values
-        if self.kind not in (NUMBER, DATE, TIME) or self.inverse is not None or not len(v):
+        if self.kind not in (Kind.NUMBER, Kind.DATE, Kind.TIME) or self.inverse is not None or not len(v):
             return self
-        if self.kind != NUMBER:
+        if self.kind != Kind.NUMBER:
             return Cells(self.kind, *np.unique(v, return_inverse=True))
         if v.dtype.kind in "iu" and int(v.max()) - int(v.min()) < min(2**16, len(v)):
             low = int(v.min())
@@ -126,9 +128,9 @@ class Cells:
         else:
             kept, inverse = np.unique(v, return_inverse=True)
         if self.missing is None:
-            return Cells(NUMBER, kept, inverse)
+            return Cells(Kind.NUMBER, kept, inverse)
         inverse = np.where(self.missing, len(kept), inverse)
-        return Cells(NUMBER, np.append(kept, kept[:1]), inverse, np.arange(len(kept) + 1) == len(kept))
+        return Cells(Kind.NUMBER, np.append(kept, kept[:1]), inverse, np.arange(len(kept) + 1) == len(kept))
 
 
 def _missing_numbers(cells: Cells) -> Booleans:
@@ -145,7 +147,7 @@ def distinct_values(values: Iterable[Any]) -> tuple[list[Any], Int64s]:
 
 def text_cells(values: Sequence[str | None]) -> Cells:
     """Texts, each kept once."""
-    return Cells(TEXT, *distinct_values(values))
+    return Cells(Kind.TEXT, *distinct_values(values))
 
 
 # -- texts and numbers -------------------------------------------------------------------------------------------------
@@ -219,20 +221,20 @@ def missing_texts(missing: Iterable[str], version: int = VERSION) -> frozenset[s
 
 def canonical_texts(cells: Cells, missing: Collection[str], version: int = VERSION) -> list[str | None]:
     """The canonical texts of cells that are not vectors, None where they are missing."""
-    if cells.kind == TEXT:
+    if cells.kind == Kind.TEXT:
         found = [None if t is None else canonical_text(t, version) for t in stripped_texts(cells, missing)]
-    elif cells.kind == NUMBER:
+    elif cells.kind == Kind.NUMBER:
         absent = _missing_numbers(cells).tolist()
         found = [None if a else canonical_text(v, version) for v, a in zip(cells.values.tolist(), absent, strict=True)]
     else:
-        write = date_text if cells.kind == DATE else time_text
+        write = date_text if cells.kind == Kind.DATE else time_text
         found = [None if v == NO_TIME else write(v) for v in cells.values.tolist()]
-    return found if version == 1 else stripped_texts(Cells(TEXT, found), missing)
+    return found if version == 1 else stripped_texts(Cells(Kind.TEXT, found), missing)
 
 
 def stripped_texts(cells: Cells, missing: Collection[str]) -> list[str | None]:
     """Texts without spaces at their ends, None where they are missing; numbers as their canonical text."""
-    if cells.kind != TEXT:
+    if cells.kind != Kind.TEXT:
         return canonical_texts(cells, missing, 1)
     longest = max(map(len, missing), default=0)
     texts = [None if t is None else t.strip(_SPACES) for t in cells.values]
@@ -241,7 +243,7 @@ def stripped_texts(cells: Cells, missing: Collection[str]) -> list[str | None]:
 
 def read_numbers(cells: Cells, missing: Collection[str], version: int = VERSION) -> tuple[Float64s, Booleans]:
     """Texts or numbers as float64, NaN where there is none; and which of the texts are not numbers."""
-    if cells.kind == NUMBER:
+    if cells.kind == Kind.NUMBER:
         values: Float64s = cells.values.astype(np.float64)
         if cells.missing is not None:
             values[cells.missing] = np.nan
@@ -252,29 +254,11 @@ def read_numbers(cells: Cells, missing: Collection[str], version: int = VERSION)
         values = np.array([np.nan if f is None else f for f in found], dtype=np.float64)
         bad = np.array([t is not None and f is None for t, f in zip(texts, found, strict=True)], dtype=bool)
     if version > 1:
-        truths = cells.kind == NUMBER and cells.values.dtype == bool
+        truths = cells.kind == Kind.NUMBER and cells.values.dtype == bool
         absent = [x for m in missing if (truths or m not in _TRUTHS) and (x := parse_number(m)) is not None]
         if absent:
             values[np.isin(values, absent)] = np.nan
     return values, bad
-
-
-def refuse_context(cells: Cells, missing: Collection[str], where: str, refused: Collection[int]) -> None:
-    """Refuse cells whose meaning depended on other cells of their column in schemas of version 1.
-
-    Raises
-    ------
-    InputError
-    """
-    n = sum(
-        c in refused or (c == NUMERIC and folded(t) in missing)
-        for t, c in zip(cells.values, cells.context or (), strict=cells.context is not None)
-    )
-    if n:
-        raise InputError(
-            f"{where} holds {n} different numbers that a schema of version 1 reads by the cells next to them. Convert "
-            "the column to texts first, or learn a new model with version = 2 in the schema."
-        )
 
 
 # -- dates and times of day --------------------------------------------------------------------------------------------

@@ -23,20 +23,7 @@ import numpy as np
 from erasable.core.arrays import Array, Booleans, Float64s, Int64s
 from erasable.core.keyed_hash import keyed_hash
 from erasable.errors import ConfigurationError, InputTypeError
-from erasable.schemas.cells import (
-    DATE,
-    NUMBER,
-    RESPELT,
-    TEXT,
-    TIME,
-    VERSION,
-    Cells,
-    canonical_text,
-    canonical_texts,
-    folded,
-    read_numbers,
-    refuse_context,
-)
+from erasable.schemas.cells import VERSION, Cells, Kind, canonical_text, canonical_texts, folded, read_numbers
 from erasable.schemas.encode import (
     ABSENT,
     ONE,
@@ -82,8 +69,8 @@ class Column(ABC):
     """
 
     KIND: ClassVar[str]
-    HOLDS: ClassVar[tuple[str, ...]] = (TEXT, NUMBER)  # kinds of cells; version 1 takes the first two of them
-    REFUSED_CONTEXT: ClassVar[tuple[int, ...]] = ()  # cells that version 1 refuses
+    HOLDS: ClassVar[tuple[str, ...]] = (Kind.TEXT, Kind.NUMBER)  # kinds of cells
+    HOLDS_IN_VERSION_1: ClassVar[tuple[str, ...]] = (Kind.TEXT, Kind.NUMBER)
     ABSENT: ClassVar[str] = "missing"  # how people call what is encoded as a missing cell
     EMPTY: ClassVar[int] = -1  # the integer that stands for a missing cell
 
@@ -180,7 +167,7 @@ class Column(ABC):
 
     def encode(self, cells: Cells, missing: Collection[str]) -> Features:
         """The features of the distinct cells."""
-        holds = self.HOLDS if self.version > 1 else self.HOLDS[:2]
+        holds = self.HOLDS if self.version > 1 else self.HOLDS_IN_VERSION_1
         odd = sorted(cells.kinds.difference(holds))
         if odd and cells.are_all_missing():
             cells, odd = Cells(self.HOLDS[0], [None] * len(cells.values)), []
@@ -189,8 +176,6 @@ class Column(ABC):
                 f"{self.where} holds {' and '.join(odd)}, and the schema says {self.KIND}: correct the schema, or the "
                 "table."
             )
-        if cells.context is not None:
-            refuse_context(cells, missing, self.where, self.REFUSED_CONTEXT)
         values, flags = self._read(cells, missing)
         empty = self._is_empty(values)
         flags["missing"] = empty.copy()
@@ -221,7 +206,7 @@ class Column(ABC):
 
     def _fill_cell(self) -> Cells:
         """The fill as a cell."""
-        return Cells(TEXT, [self.fill if isinstance(self.fill, str) else repr(self.fill)])
+        return Cells(Kind.TEXT, [self.fill if isinstance(self.fill, str) else repr(self.fill)])
 
 
 def _with_indicator(entries: list[Entry], empty: Booleans, place: int, *, alone: bool) -> list[Entry]:
@@ -262,6 +247,7 @@ class Number(Column):
 
     KIND = "number"
     ABSENT = "missing, or no number"
+    HOLDS_IN_VERSION_1 = (Kind.TEXT, Kind.NUMBER, Kind.DECIMAL)
 
     range: tuple[float, float] | None = None
     scale: float | None = None
@@ -313,7 +299,7 @@ class Number(Column):
         """A scaled number, or bins."""
         if self.n_codes is None:
             return (Scaled(1),)
-        return (Thermometer(self.n_codes) if self.bins == "thermometer" else OneHot(self.n_codes),)
+        return (Thermometer.of(self.n_codes) if self.bins == "thermometer" else OneHot(self.n_codes),)
 
     def names(self) -> list[str]:
         """The name; for bins with their edges."""
@@ -355,13 +341,12 @@ class Number(Column):
 class Coded(Column):
     """A column whose cells have codes 0, 1, ..., or none."""
 
-    HOLDS = (TEXT, NUMBER, DATE, TIME)
-    REFUSED_CONTEXT = (RESPELT,)
+    HOLDS = (Kind.TEXT, Kind.NUMBER, Kind.DATE, Kind.TIME)
 
     @cached_property
     def groups(self) -> tuple[Group, ...]:
         """A thermometer, one feature for each code above the first."""
-        return (Thermometer(self.n_codes or 0),)
+        return (Thermometer.of(self.n_codes or 0),)
 
     def _listed(self, given: Any, parameter: str, least: int) -> tuple[str, ...]:
         """The values that a parameter lists, as canonical texts."""
@@ -524,4 +509,4 @@ class YesNo(Coded):
     def _read(self, cells: Cells, missing: Collection[str]) -> tuple[Int64s, Flags]:
         known = {**dict.fromkeys(self.no, 0), **dict.fromkeys(self.yes, 1)}
         texts = [None if t is None else folded(t) for t in canonical_texts(cells, missing, self.version)]
-        return self._codes_of(Cells(TEXT, texts), (), known, -1)
+        return self._codes_of(Cells(Kind.TEXT, texts), (), known, -1)

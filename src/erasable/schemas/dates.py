@@ -15,14 +15,12 @@ import numpy as np
 
 from erasable.core.arrays import Array, Int64s
 from erasable.schemas.cells import (
-    DATE,
     DAY,
     EPOCH_DAY,
     NO_TIME,
     ORDERS,
-    TEXT,
-    TIME,
     Cells,
+    Kind,
     date_parser,
     parse_date,
     parse_time,
@@ -60,7 +58,7 @@ class Date(Column):
 
     KIND = "date"
     ABSENT = "missing, or no date"
-    HOLDS = (TEXT, DATE)
+    HOLDS = HOLDS_IN_VERSION_1 = (Kind.TEXT, Kind.DATE)
     EMPTY = NO_TIME
     PARTS: ClassVar[tuple[str, ...]] = ("year", "month", "day", "weekday", "hour", "days")
 
@@ -107,7 +105,7 @@ class Date(Column):
         return self._iso_date(self.fill, "fill")  # the year first, whatever the order of the cells
 
     def _fill_cell(self) -> Cells:
-        return Cells(DATE, np.array([parse_date(self.fill, "ymd")], dtype=np.int64))
+        return Cells(Kind.DATE, np.array([parse_date(self.fill, "ymd")], dtype=np.int64))
 
     @cached_property
     def groups(self) -> tuple[Group, ...]:
@@ -120,7 +118,7 @@ class Date(Column):
         if part == "year":
             first, last = self.years or (0, 0)
             return OneHot(last - first + 1)
-        return Circle(CIRCLES[part]) if self.encoding == "cyclic" else OneHot(CIRCLES[part])
+        return Circle.of(CIRCLES[part]) if self.encoding == "cyclic" else OneHot(CIRCLES[part])
 
     def names(self) -> list[str]:
         """Name and part."""
@@ -144,7 +142,7 @@ class Date(Column):
         self, cells: Cells, missing: Collection[str], parse: Callable[[str], int | None]
     ) -> tuple[Int64s, Flags]:
         """Seconds since 1970 or since midnight, by a function that parses texts."""
-        if cells.kind != TEXT:
+        if cells.kind != Kind.TEXT:
             values, flags = cells.values.copy(), Flags()
         else:
             texts = stripped_texts(cells, missing)
@@ -203,7 +201,7 @@ class Time(Date):
 
     KIND = "time"
     ABSENT = "missing, or no time of day"
-    HOLDS = (TEXT, TIME)
+    HOLDS = HOLDS_IN_VERSION_1 = (Kind.TEXT, Kind.TIME)
     PARTS = ("hour",)
 
     parts: tuple[str, ...] = ("hour",)
@@ -220,7 +218,7 @@ class Time(Date):
         return time_text(seconds)
 
     def _fill_cell(self) -> Cells:
-        return Cells(TIME, np.array([parse_time(self.fill)], dtype=np.int64))
+        return Cells(Kind.TIME, np.array([parse_time(self.fill)], dtype=np.int64))
 
     def _read(self, cells: Cells, missing: Collection[str]) -> tuple[Int64s, Flags]:
         return self._seconds(cells, missing, parse_time)

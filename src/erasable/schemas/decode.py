@@ -24,7 +24,7 @@ from erasable.schemas.schema import Schema
 from erasable.schemas.texts import Text, Vector
 
 _MOST_SHOWN = 8  # of a list, in a text
-_SHOWN_PLACES = 16  # of a text, and numbers of a vector
+_MOST_NUMBERS = 16  # of a vector, in a text
 _WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _TINY = 2.0**-1000
 _SLACK = 2.0**-30  # for the rounding of float64; encoded numbers are multiples of 2**-20
@@ -50,9 +50,7 @@ class DecodedCell:
         - a category, levels, yes/no: ``one_of``, the possible values, and ``others``, whether it may have been a value
           that the schema does not list; for hashed categories ``places``, and ``of``, how many there are;
         - a date or a time: ``parts``, for each part the possible numbers, or ``low`` and ``high``;
-        - a text: ``places`` with the count of each, up to a common factor, and ``of``;
-        - a vector: ``low`` and ``high``, a list each, and ``clipped``, whether it may have been longer;
-        - a cross: ``pairs``, or ``places`` and ``of``.
+        - a vector: ``low`` and ``high``, a list each, and ``clipped``, whether it may have been longer.
     """
 
     text: str
@@ -109,7 +107,7 @@ class Bounds:
 
 
 def decode_row(schema: Schema, low: Float64s, high: Float64s, scale: Scales) -> dict[str, DecodedCell]:
-    """What a stored row says of each cell that it was encoded from, and of each cross.
+    """What a stored row says of each cell that it was encoded from; the words of texts are hashed and not stored.
 
     Parameters
     ----------
@@ -123,7 +121,7 @@ def decode_row(schema: Schema, low: Float64s, high: Float64s, scale: Scales) -> 
     Returns
     -------
     dict of DecodedCell
-        By the names of columns and crosses, in the order of the schema.
+        By the names of columns, in the order of the schema.
 
     Notes
     -----
@@ -151,10 +149,10 @@ def decode_row(schema: Schema, low: Float64s, high: Float64s, scale: Scales) -> 
         for smallest, largest in _scales(part, own):
             least, most = max(least, smallest), min(most, largest)
     cells = {}
-    for part, own in zip(parts, bounds, strict=True):
+    for column, own in zip(schema.features, bounds, strict=False):
         row = own.scaled(least, max(least, most))
         row = Bounds(np.maximum(row.low, -1.0) - _SLACK, np.minimum(row.high, 1.0) + _SLACK)
-        cells[part.name] = _decode_cross(part, row, schema) if isinstance(part, Cross) else _decode_column(part, row)
+        cells[column.name] = _decode_column(column, row)
     return cells
 
 
@@ -223,15 +221,12 @@ def _decode_present(column: Column, own: Bounds) -> DecodedCell | None:
         case Date():
             return _decode_date(column, own)
         case Text():
-            return _decode_text(column, own)
+            return DecodedCell("a text, whose words were hashed and are not stored")
         case Vector():
             return _decode_vector(column, own)
     codes = _codes(column.groups[0], own)
-    return decode_codes(column, codes) if codes else None
-
-
-def decode_codes(column: Column, codes: Sequence[int]) -> DecodedCell:
-    """What codes of a column stand for, of which the cell had one."""
+    if not codes:
+        return None
     match column:
         case Number():
             edges = [None, *(column.edges or ()), None]
@@ -240,7 +235,8 @@ def decode_codes(column: Column, codes: Sequence[int]) -> DecodedCell:
             text = text or (f"below {high:.15g}" if low is None else f"{low:.15g} to below {high:.15g}")
             return DecodedCell(text, facts={"low": low, "high": high})
         case Category(values=None):
-            return _decoded_places(codes, column.n_codes, lost="the text that was hashed is not stored")
+            text = f"place {_one_of([str(c) for c in codes])} of {column.n_codes:,}: the hashed text is not stored"
+            return DecodedCell(text, facts={"places": codes, "of": column.n_codes})
         case Category():
             listed = column.values or ()
             values = [listed[c] for c in codes if c < len(listed)]
@@ -250,21 +246,6 @@ def decode_codes(column: Column, codes: Sequence[int]) -> DecodedCell:
         case YesNo():
             return _decoded_values([("no", "yes")[c] for c in codes])
     raise TypeError(column.KIND)
-
-
-def _decode_cross(cross: Cross, own: Bounds, schema: Schema) -> DecodedCell:
-    """The possible pairs of a cross, or its places."""
-    codes = _codes(OneHot(len(own)), own)
-    if cross.hashed is not None:
-        return _decoded_places(codes, cross.hashed, lost="the pair that was hashed is not stored")
-    columns: list[Any] = [schema.by_name[name] for name in cross.columns]
-
-    def shown(column: Any, code: int) -> str:
-        return str(column.ABSENT) if code == column.n_codes else decode_codes(column, [code]).text
-
-    size = columns[1].n_codes + 1
-    pairs = [[shown(column, c) for column, c in zip(columns, divmod(p, size), strict=True)] for p in codes]
-    return DecodedCell(_one_of([" and ".join(pair) for pair in pairs]), facts={"pairs": pairs})
 
 
 def _decode_number(column: Number, own: Bounds) -> DecodedCell:
@@ -338,36 +319,12 @@ def _span_text(low: int | None, high: int | None) -> str:
     return str(low) if low == high else f"{low} to {high}"
 
 
-def _decode_text(column: Text, own: Bounds) -> DecodedCell:
-    """The places that the terms of a text were hashed into, and how often, up to a common factor."""
-    there = np.flatnonzero(own.low > 0)
-    least = 1.0 / math.sqrt((column.places - 1) * column.cap**2 + 1)  # a place that is not zero has more
-    perhaps = bool((np.delete(own.high, there) >= least - 2.0 / STEPS).any())
-    counts = _term_counts(own[there], column.cap)
-    often = [str(p) if n is None or n == 1 else f"{p} ({n} times)" for p, n in zip(there, counts, strict=True)]
-    what = f"places {_first(often, _SHOWN_PLACES)} of {column.places:,}" if often else "no place"
-    text = f"{what}{', and perhaps rare ones' if perhaps else ''}: the words that were hashed are not stored"
-    places = {str(p): n for p, n in zip(there.tolist(), counts, strict=True)}
-    return DecodedCell(text, facts={"places": places, "of": column.places, "complete": not perhaps})
-
-
-def _term_counts(own: Bounds, cap: int) -> list[int | None]:
-    """The smallest counts whose features are within bounds; None where there are none, as on a coarse grid."""
-    middles = (own.low + own.high) / 2
-    for top in range(1, cap + 1) if len(middles) else ():
-        counts = np.clip(np.rint(middles * (top / middles.max())), 1, cap)
-        features = np.floor(counts * STEPS / np.sqrt((counts**2).sum())) / STEPS
-        if own.allow(features).all():
-            return [int(c) for c in counts]
-    return [None] * len(middles)
-
-
 def _decode_vector(column: Vector, own: Bounds) -> DecodedCell:
     """The bounds of each number; where the vector may have been shortened, those of the shortened one."""
     step = (2.0 + 2.0**-20) / STEPS  # rounded, and cut off where it was shortened
     low, high = ((own.low - step) * column.scale).tolist(), ((own.high + step) * column.scale).tolist()
     clipped = own.norms()[1] >= 1.0 - column.length * 2.0 / STEPS
-    numbers = _first((with_margin(a, b) for a, b in zip(low, high, strict=True)), _SHOWN_PLACES)
+    numbers = _first((with_margin(a, b) for a, b in zip(low, high, strict=True)), _MOST_NUMBERS)
     longer = "; or longer, in this direction (clipped)" if clipped else ""
     return DecodedCell(f"{numbers}{longer}", facts={"low": low, "high": high, "clipped": clipped})
 
@@ -412,10 +369,3 @@ def _decoded_values(values: Sequence[str], *, others: bool = False) -> DecodedCe
     """A cell that was one of these values, or perhaps one that the schema does not list."""
     names = [*values, "none of the values that the schema lists"] if others else values
     return DecodedCell(_one_of(names), facts={"one_of": list(values), "others": others})
-
-
-def _decoded_places(places: Sequence[int], n: int, *, lost: str) -> DecodedCell:
-    """A hashed cell: its possible places, and the fact that what was hashed is not stored."""
-    return DecodedCell(
-        f"place {_one_of([str(p) for p in places])} of {n:,}: {lost}", facts={"places": list(places), "of": n}
-    )

@@ -16,7 +16,7 @@ import numpy as np
 
 from erasable.core.arrays import Booleans, Float64s, Int64s
 from erasable.errors import InputError
-from erasable.schemas.cells import DATE, DAY, NUMBER, ORDERS, TEXT, TIME, VECTOR, folded, parse_date, parse_time
+from erasable.schemas.cells import DAY, ORDERS, Kind, folded, parse_date, parse_time
 from erasable.schemas.columns import Category, Column, Number, YesNo
 from erasable.schemas.dates import Date, Time
 from erasable.schemas.schema import MISSING_SPELLINGS, Role, Schema
@@ -160,7 +160,11 @@ class _Drafting:
     def add_role(self, name: str, role: str) -> None:
         """A column that the caller named, with the classes of a label and the range of a target."""
         found: dict[str, Any] = {}
-        if role in ("label", "target") and name in self.statistics and self.statistics.kind(name) in (TEXT, NUMBER):
+        if (
+            role in ("label", "target")
+            and name in self.statistics
+            and self.statistics.kind(name) in (Kind.TEXT, Kind.NUMBER)
+        ):
             column = self.statistics.column(name, self.k)
             found = self._classes(name, column) if role == "label" else self._range(name, column)
         self.columns.append(Role(name=name, role=role, **found))
@@ -195,7 +199,7 @@ class _Drafting:
             self.margins[name, "kind", None] = NEVER
             return
         column = self.statistics.column(name, self.k)
-        if column.kind == VECTOR:
+        if column.kind == Kind.VECTOR:
             self._add_vector(name, column)
             return
         margin, extra = Margin(), dict[tuple[str, Any], float]()
@@ -231,7 +235,7 @@ class _Drafting:
         if not margin.at_least(column.count(column.present), self.k):
             return None
         values = column.values
-        if column.kind in (TEXT, NUMBER):
+        if column.kind in (Kind.TEXT, Kind.NUMBER):
             known = YesNo(name=name)
             spelt = np.array([v is not None and folded(v) in (*known.yes, *known.no) for v in values], dtype=bool)
             if self._fits(column, spelt, margin):
@@ -245,14 +249,14 @@ class _Drafting:
                     return None
                 margin.lower_to(max(own for _, own in found))  # without any edge it would be no number
                 return {"kind": Number, "edges": tuple(edge for edge, _ in found)}
-        if column.kind in (TEXT, DATE):
-            for order in ORDERS if column.kind == TEXT else ("ymd",):
-                dates = values if column.kind == DATE else [v and parse_date(v, order) for v in values]
+        if column.kind in (Kind.TEXT, Kind.DATE):
+            for order in ORDERS if column.kind == Kind.TEXT else ("ymd",):
+                dates = values if column.kind == Kind.DATE else [v and parse_date(v, order) for v in values]
                 seconds = np.array([np.nan if d is None or d == "" else d for d in dates], dtype=np.float64)
                 if self._fits(column, ~np.isnan(seconds), margin):
                     return self._date(column, seconds, order, extra)
-        if column.kind in (TEXT, TIME):
-            times = values if column.kind == TIME else [v and parse_time(v) for v in values]
+        if column.kind in (Kind.TEXT, Kind.TIME):
+            times = values if column.kind == Kind.TIME else [v and parse_time(v) for v in values]
             if self._fits(column, np.array([t is not None and t != "" for t in times], dtype=bool), margin):
                 return {"kind": Time}
         return self._text(column, margin, extra)

@@ -37,14 +37,8 @@ Entry = tuple[Integers, Float32s | None]
 class Group:
     """Features that are made of one value of a cell.
 
-    Attributes
-    ----------
-    width : int
-        How many features.
-    square : int
-        The largest square of their norm, in squared steps.
-    most : int
-        How many of them may differ from zero; of texts, how many often do.
+    ``square`` is the largest square of their norm, in squared steps, and ``most`` how many of the ``width`` features
+    may differ from zero; of texts, how many often do.
     """
 
     width: int
@@ -73,41 +67,53 @@ class OneHot(Group):
         yield np.where(values < 0, ABSENT, values + first).astype(np.int32), None
 
 
-class Circle(Group):
-    """Cosine and sine of the n-th parts of a circle, to the nearest multiples of ``2**-20``.
-
-    None of them is near the middle of two such multiples, so every library rounds them alike; a test sees to it.
-    """
-
-    def __init__(self, n: int) -> None:
-        turns = [2 * math.pi * k / n for k in range(n)]
-        cosines, sines = (np.array([round(f(t) * STEPS) / STEPS for t in turns]) for f in (math.cos, math.sin))
-        super().__init__(2, int(((cosines * STEPS) ** 2 + (sines * STEPS) ** 2).max()), 2)
-        object.__setattr__(self, "points", (cosines, sines))
-
-    points: tuple[Float64s, Float64s]
-
-    def entries(self, values: Int64s, first: int) -> Iterator[Entry]:
-        """One entry for each of the two."""
-        for k, table in enumerate(self.points):
-            yield from Scaled(1).entries(np.where(values < 0, np.nan, table[values]), first + k)
-
-
 class Thermometer(Group):
     """A feature for each code above the first that is reached, all of one size and of norm one at most."""
 
-    def __init__(self, n_codes: int) -> None:
-        steps = math.isqrt(ONE // (n_codes - 1))
-        super().__init__(n_codes - 1, (n_codes - 1) * steps**2, n_codes - 1)
-        object.__setattr__(self, "level", steps / STEPS)
+    @classmethod
+    def of(cls, n_codes: int) -> Thermometer:
+        """A thermometer of so many codes."""
+        width = n_codes - 1
+        return cls(width, width * math.isqrt(ONE // width) ** 2, width)
 
-    level: float
+    @property
+    def level(self) -> float:
+        """The size of a feature that is reached."""
+        return math.isqrt(ONE // self.width) / STEPS
 
     def entries(self, values: Int64s, first: int) -> Iterator[Entry]:
         """One entry for each feature."""
         level = np.full(len(values), self.level, dtype=np.float32)
         for j in range(self.width):
             yield np.where(values > j, first + j, ABSENT).astype(np.int32), level
+
+
+@dataclass(frozen=True)
+class Circle(Group):
+    """Cosine and sine of the n-th parts of a circle, to the nearest multiples of ``2**-20``.
+
+    None of them is near the middle of two such multiples, so every library rounds them alike; a test checks it.
+    """
+
+    n: int = 1
+
+    @classmethod
+    def of(cls, n: int) -> Circle:
+        """A circle of n parts."""
+        cosines, sines = cls(2, n=n).points
+        return cls(2, int(((cosines * STEPS) ** 2 + (sines * STEPS) ** 2).max()), 2, n)
+
+    @property
+    def points(self) -> tuple[Float64s, Float64s]:
+        """The cosines and the sines."""
+        turns = [2 * math.pi * k / self.n for k in range(self.n)]
+        cosines, sines = (np.array([round(f(t) * STEPS) / STEPS for t in turns]) for f in (math.cos, math.sin))
+        return cosines, sines
+
+    def entries(self, values: Int64s, first: int) -> Iterator[Entry]:
+        """One entry for each of the two."""
+        for k, table in enumerate(self.points):
+            yield from Scaled(1).entries(np.where(values < 0, np.nan, table[values]), first + k)
 
 
 def log_share(x: Float64s, low: float, high: float, *, shifted: bool) -> Float64s:
@@ -262,10 +268,6 @@ class EncodingReport:
 
     def __reduce__(self) -> tuple[object, ...]:
         return EncodingReport, (self.n_rows, {c: dict(found) for c, found in self.counts.items()}, self.extra)
-
-    def total(self, what: str) -> int:
-        """The count of one kind over all columns."""
-        return sum(found.get(what, 0) for found in self.counts.values())
 
     def __str__(self) -> str:
         lines = [f"{self.n_rows:,} rows"]

@@ -19,19 +19,12 @@ from erasable.arrow import TEXTS, is_kind, pyarrow
 from erasable.core.arrays import Array
 from erasable.errors import ConfigurationError, InputError, InputTypeError
 from erasable.schemas.cells import (
-    DATE,
     DAY,
     EPOCH_DAY,
     NO_TIME,
-    NUMBER,
-    NUMERIC,
-    PADDED,
-    RESPELT,
-    TEXT,
-    TIME,
-    VECTOR,
     VERSION,
     Cells,
+    Kind,
     canonical_text,
     date_text,
     distinct_values,
@@ -47,11 +40,11 @@ _BOOL = (bool, np.bool_)
 _WHOLE = (int, np.integer)
 _SMALL_FLOAT = (np.float16, np.float32)
 _KINDS: tuple[tuple[str, tuple[type, ...]], ...] = (
-    (TEXT, (str,)),
-    (NUMBER, (*_BOOL, *_WHOLE, float, np.floating, decimal.Decimal)),
-    (DATE, (datetime.date, np.datetime64)),
-    (TIME, (datetime.time,)),
-    (VECTOR, (list, tuple, np.ndarray)),
+    (Kind.TEXT, (str,)),
+    (Kind.NUMBER, (*_BOOL, *_WHOLE, float, np.floating, decimal.Decimal)),
+    (Kind.DATE, (datetime.date, np.datetime64)),
+    (Kind.TIME, (datetime.time,)),
+    (Kind.VECTOR, (list, tuple, np.ndarray)),
 )
 _NA = ("NAType", "MaskedConstant")  # the types of missing cells of pandas and NumPy
 _COARSE = ("Y", "M", "W", "D", "h", "m")  # units of dates that may overflow as seconds
@@ -204,19 +197,19 @@ def _unmasked(column: Any) -> Array:
 
 def _read_array(values: Array, name: str, version: int) -> Cells:
     if values.ndim == 2 and values.dtype.kind in "biuf":
-        return Cells(VECTOR, values.astype(np.float64))
+        return Cells(Kind.VECTOR, values.astype(np.float64))
     if values.ndim != 1:
         raise InputError(f"column {name!r} must have one dimension; got {values.ndim}.")
     match values.dtype.kind:
         case "M":
-            return Cells(DATE, _date_seconds(values, name))
+            return Cells(Kind.DATE, _date_seconds(values, name))
         case "U":
             return text_cells(values.tolist())
         case "b" | "i" | "u":
-            return Cells(NUMBER, values)
+            return Cells(Kind.NUMBER, values)
         case "f":
             small = values.dtype.itemsize < 8
-            return Cells(NUMBER, widen(values, version) if small else values.astype(np.float64, copy=False))
+            return Cells(Kind.NUMBER, widen(values, version) if small else values.astype(np.float64, copy=False))
     raise _unreadable(str(values.dtype), name)
 
 
@@ -240,23 +233,24 @@ def _read_arrow(column: Any, name: str, version: int) -> Cells:
         column = column.cast(kind.value_type)
         kind = column.type
     if is_kind(kind, "decimal"):
-        return _read_decimals(_read_dictionary(column.cast(pa.string()).dictionary_encode()), version)
+        texts = _read_dictionary(column.cast(pa.string()).dictionary_encode())
+        return replace(texts, holds=frozenset((Kind.NUMBER if version > 1 else Kind.DECIMAL,)))
     if is_kind(kind, "dictionary", *TEXTS):
         return _read_dictionary(column if is_kind(kind, "dictionary") else column.dictionary_encode())
     if is_kind(kind, "null"):
-        return Cells(TEXT, [None], np.zeros(len(column), dtype=np.int32))
+        return Cells(Kind.TEXT, [None], np.zeros(len(column), dtype=np.int32))
     absent = np.asarray(column.is_null()) if column.null_count else None
     if is_kind(kind, "timestamp", "date"):
-        return Cells(DATE, _date_seconds(np.asarray(column.to_numpy(zero_copy_only=False)), name))
+        return Cells(Kind.DATE, _date_seconds(np.asarray(column.to_numpy(zero_copy_only=False)), name))
     if is_kind(kind, "time"):
         whole = column.cast(pa.int32() if is_kind(kind, "time32") else pa.int64())
         seconds = np.asarray(whole.fill_null(0).to_numpy()).astype(np.int64) // _PER_SECOND[kind.unit]
         if absent is not None:
             seconds[absent] = NO_TIME
-        return Cells(TIME, seconds)
+        return Cells(Kind.TIME, seconds)
     if is_kind(kind, "integer", "boolean"):
         values = np.asarray((column.fill_null(False if is_kind(kind, "boolean") else 0)).to_numpy())
-        return Cells(NUMBER, values, None, absent)
+        return Cells(Kind.NUMBER, values, None, absent)
     if is_kind(kind, "floating"):
         return _read_array(np.asarray(column.to_numpy()), name, version)  # missing ones are NaN
     if is_kind(kind, "fixed_size_list") and is_kind(kind.value_type, "integer", "floating"):
@@ -264,7 +258,7 @@ def _read_arrow(column: Any, name: str, version: int) -> Cells:
         length = whole.type.list_size
         flat = whole.values.slice(whole.offset * length, len(whole) * length)
         rows = np.asarray(flat.to_numpy(zero_copy_only=False), dtype=np.float64).reshape(len(whole), length)
-        return Cells(VECTOR, rows, None, absent)
+        return Cells(Kind.VECTOR, rows, None, absent)
     if is_kind(kind, *_LISTS):
         return _read_vectors(column.to_pylist(), name)
     raise _unreadable(str(kind).partition("<")[0], name)
@@ -286,15 +280,7 @@ def _read_dictionary(column: Any) -> Cells:
     if inverse.null_count:
         inverse = inverse.cast("int64").fill_null(len(words))
         words.append(None)
-    return Cells(TEXT, words, np.asarray(inverse.to_numpy(zero_copy_only=False)))
-
-
-def _read_decimals(cells: Cells, version: int) -> Cells:
-    """Numbers that Arrow wrote with as many digits as the type of their column has."""
-    if version > 1:
-        return replace(cells, holds=frozenset((NUMBER,)))
-    context = (w is not None and "." in w and (RESPELT if "." in canonical_text(w) else PADDED) for w in cells.values)
-    return replace(cells, context=[int(c) for c in context])
+    return Cells(Kind.TEXT, words, np.asarray(inverse.to_numpy(zero_copy_only=False)))
 
 
 # -- columns of Python objects -----------------------------------------------------------------------------------------
@@ -306,33 +292,36 @@ def _read_objects(values: list[Any], name: str, version: int, *, pandas: bool = 
     if all(issubclass(t, str) for t in kinds):
         return text_cells(values)
     values = [None if v is None or _is_missing(v, kinds[type(v)]) else v for v in values]
-    mixed = version == 1 and not pandas and NUMBER in kinds.values()  # also where all of the numbers are NaN
+    given = frozenset(k for k in kinds.values() if k is not None)  # with the kinds of missing cells
     kinds = {t: kinds[t] for t in set(map(type, values)) - {type(None)}}
     holds = frozenset(k for k in kinds.values() if k is not None)
-    refused = VECTOR in holds or (version == 1 and not holds <= {TEXT, NUMBER})
-    if None in kinds.values() or (len(holds) > 1 and refused):
+    if None in kinds.values() or (len(holds) > 1 and Kind.VECTOR in holds):
         raise _unreadable(", ".join(sorted(k.__name__ for k in kinds)), name)
-    if holds <= {TEXT} and not mixed:
+    numbers = _number_array(values, set(kinds)) if holds == {Kind.NUMBER} else None
+    if version == 1:
+        small = any(issubclass(t, _SMALL_FLOAT) for t in kinds)
+        mixed = len(kinds) > 1 or (pandas and any(issubclass(t, np.float16) for t in kinds))
+        together = holds if pandas else given
+        if (holds == {Kind.NUMBER} and numbers is None) or len(together) > 1 or (small and mixed):
+            raise InputError(
+                f"column {name!r} mixes types, which a schema of version 1 reads by the cells next to them. Convert "
+                "the column to one type, or learn a new model with version = 2 in the schema."
+            )
+    if holds <= {Kind.TEXT}:
         return text_cells(values)
-    if holds == {VECTOR}:
+    if holds == {Kind.VECTOR}:
         return _read_vectors(values, name)
-    if holds == {DATE} or holds == {TIME}:
+    if holds == {Kind.DATE} or holds == {Kind.TIME}:
         seconds = [NO_TIME if v is None else _seconds(v, name) for v in values]
         return Cells(next(iter(holds)), np.array(seconds, dtype=np.int64))
-    if version == 1:
-        _refuse_mixed_floats(values, name, pandas=pandas)
-    numbers = _number_array(values, set(kinds)) if holds == {NUMBER} else None
     if numbers is not None:
         return numbers
-    texts = [None if v is None else _text_of(v, name, version) for v in values]
-    if version > 1:
-        return Cells(TEXT, *distinct_values(texts), None, holds)
-    return _texts_in_context(values, texts, holds, pandas=pandas)
+    return Cells(Kind.TEXT, *distinct_values(None if v is None else _text_of(v, name) for v in values), None, holds)
 
 
 def _kind_of(kind: type) -> str | None:
     if kind.__name__ in _NA:
-        return TEXT
+        return Kind.TEXT
     found = (k for k, types in _KINDS if issubclass(kind, types))
     return None if issubclass(kind, np.timedelta64) else next(found, None)
 
@@ -341,7 +330,7 @@ def _is_missing(value: Any, kind: str | None) -> bool:
     """Whether a cell is NaN, or a value that a library has for missing cells."""
     if isinstance(value, decimal.Decimal):
         return value.is_nan()
-    return type(value).__name__ in _NA or (kind in (NUMBER, DATE) and bool(value != value))
+    return type(value).__name__ in _NA or (kind in (Kind.NUMBER, Kind.DATE) and bool(value != value))
 
 
 def _number_array(values: list[Any], types: set[type]) -> Cells | None:
@@ -349,7 +338,7 @@ def _number_array(values: list[Any], types: set[type]) -> Cells | None:
     absent = np.array([v is None for v in values], dtype=bool)
     missing = absent if absent.any() else None
     if all(issubclass(t, _BOOL) for t in types):
-        return Cells(NUMBER, np.array([bool(v) for v in values], dtype=bool), None, missing)
+        return Cells(Kind.NUMBER, np.array([bool(v) for v in values], dtype=bool), None, missing)
     if any(issubclass(t, (*_BOOL, decimal.Decimal)) for t in types):
         return None
     whole = [int(v) for v in values if isinstance(v, _WHOLE)]
@@ -357,14 +346,14 @@ def _number_array(values: list[Any], types: set[type]) -> Cells | None:
     if all(issubclass(t, _WHOLE) for t in types):
         if not -(2**63) <= low <= high < 2**63:
             return None
-        return Cells(NUMBER, np.array([0 if v is None else int(v) for v in values], dtype=np.int64), None, missing)
+        return Cells(Kind.NUMBER, np.array([0 if v is None else int(v) for v in values], dtype=np.int64), None, missing)
     if not -(2**53) < low <= high < 2**53:
         return None
     floats = [np.nan if v is None else float(str(v)) if isinstance(v, _SMALL_FLOAT) else float(v) for v in values]
-    return Cells(NUMBER, np.array(floats, dtype=np.float64))
+    return Cells(Kind.NUMBER, np.array(floats, dtype=np.float64))
 
 
-def _text_of(value: Any, name: str, version: int) -> str:
+def _text_of(value: Any, name: str) -> str:
     """A text that reads as the same cell."""
     if isinstance(value, str):
         return value
@@ -373,8 +362,8 @@ def _text_of(value: Any, name: str, version: int) -> str:
     if isinstance(value, datetime.date | np.datetime64):
         return date_text(_seconds(value, name))
     if isinstance(value, _SMALL_FLOAT):
-        return canonical_text(float(str(value)), version)
-    return str(value) if version == 1 and isinstance(value, decimal.Decimal) else canonical_text(value, version)
+        return canonical_text(float(str(value)))
+    return canonical_text(value)
 
 
 def _seconds(value: datetime.date | datetime.time | np.datetime64, name: str) -> int:
@@ -393,7 +382,7 @@ def _seconds(value: datetime.date | datetime.time | np.datetime64, name: str) ->
 
 def _read_vectors(values: Sequence[Any], name: str) -> Cells:
     """Vectors of any lengths."""
-    return Cells(VECTOR, [None if v is None else _vector(v, name) for v in values])
+    return Cells(Kind.VECTOR, [None if v is None else _vector(v, name) for v in values])
 
 
 def _vector(values: Any, name: str) -> Array:
@@ -405,44 +394,3 @@ def _vector(values: Any, name: str) -> Array:
     except (TypeError, ValueError, OverflowError, ArithmeticError):
         pass
     raise _unreadable("lists of other things than numbers", name)
-
-
-# -- version 1 of schemas: cells whose meaning depended on the cells next to them --------------------------------------
-
-
-def _refuse_mixed_floats(values: list[Any], name: str, *, pandas: bool) -> None:
-    small = [v for v in values if isinstance(v, _SMALL_FLOAT) and float(str(v)) != float(v)]
-    others = {type(v) for v in values if v is not None and not isinstance(v, _SMALL_FLOAT)}
-    texts = any(issubclass(t, (str, *_BOOL, decimal.Decimal)) for t in others)
-    if small and (texts or (pandas and (others or any(isinstance(v, np.float16) for v in small)))):
-        raise InputError(
-            f"column {name!r} mixes float32 with other types, which a schema of version 1 reads by the cells next to "
-            "them. Convert the column to one type, or learn a new model with version = 2 in the schema."
-        )
-
-
-def _texts_in_context(values: list[Any], texts: list[str | None], holds: frozenset[str], *, pandas: bool) -> Cells:
-    """Texts of cells of several types, each with what other cells changed in it."""
-    alone = holds == {NUMBER} and not any(isinstance(v, decimal.Decimal) for v in values)
-    truths = any(isinstance(v, _BOOL) for v in values)
-    floats = alone and not truths and any(isinstance(v, float | np.floating) for v in values)
-    scaled = pandas and any(isinstance(v, decimal.Decimal) and not str(v).isdigit() for v in values)
-    found, inverse = distinct_values(
-        (t, 0 if t is None else _context(v, t, floats, pandas and alone, scaled))
-        for v, t in zip(values, texts, strict=True)
-    )
-    return Cells(TEXT, [t for t, _ in found], inverse, context=[c for _, c in found])
-
-
-def _context(value: Any, text: str, floats: bool, truths: bool, scaled: bool) -> int:
-    """How other cells changed a cell: all numbers of a column became floats, numbers or decimals together."""
-    if isinstance(value, str):
-        return PADDED if canonical_text(text, 1) != text else 0
-    if isinstance(value, decimal.Decimal):
-        plain = canonical_text(text)
-        return 0 if not scaled else RESPELT if "." in plain or canonical_text(text, 1) != plain else PADDED
-    if isinstance(value, _BOOL):
-        return RESPELT if truths else NUMERIC
-    if floats:
-        return RESPELT if isinstance(value, _WHOLE) and abs(int(value)) >= 2**53 else NUMERIC
-    return RESPELT if canonical_text(text, 1) != text else NUMERIC

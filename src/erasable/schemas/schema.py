@@ -23,16 +23,7 @@ from erasable.core.names import Spelling, is_unicode, read_spelling
 from erasable.core.target_grid import check_range
 from erasable.errors import ConfigurationError, InputError, InputTypeError
 from erasable.features import TABLES, FeatureMap
-from erasable.schemas.cells import (
-    NUMBER,
-    TEXT,
-    VERSION,
-    canonical_text,
-    folded,
-    missing_texts,
-    read_numbers,
-    refuse_context,
-)
+from erasable.schemas.cells import VERSION, Kind, canonical_text, folded, missing_texts, read_numbers
 from erasable.schemas.columns import MOST_PLACES, Category, Column, Number, Ordered, YesNo
 from erasable.schemas.crosses import Cross
 from erasable.schemas.dates import Date, Time
@@ -287,16 +278,6 @@ class Schema(FeatureMap):
             )
         raise ConfigurationError(f"{name} is no valid TOML: {problem}.")
 
-    @classmethod
-    def draft(cls, table: Any, **options: Any) -> Schema:
-        """A schema drafted from rows; options and rules are those of :func:`erasable.schemas.draft_schema`.
-
-        That function also returns how many subjects would have to be absent for an entry to change.
-        """
-        from erasable.schemas.draft import draft_schema
-
-        return draft_schema(table, **options).schema
-
     @cached_property
     def text(self) -> str:
         """The canonical TOML text, which a state holds: two schemas are equal if their texts are."""
@@ -447,9 +428,8 @@ class Schema(FeatureMap):
         y, beyond = np.empty((columns.n_rows, len(names))), dict[str, int]()
         for j, name in enumerate(names):
             cells = columns[name]
-            if not cells.kinds <= {TEXT, NUMBER}:
+            if not cells.kinds <= {Kind.TEXT, Kind.NUMBER, Kind.DECIMAL}:
                 raise InputTypeError(f"column {name!r} holds {cells.kind}, and a target must hold numbers.")
-            refuse_context(cells, self.missing_texts, f"column {name!r}", ())
             y[:, j] = for_each_row(read_numbers(cells, self.missing_texts, self.version)[0], cells.inverse)
             ends = getattr(self.by_name.get(name), "range", None)
             beyond[name] = 0 if ends is None else int(np.count_nonzero((y[:, j] < ends[0]) | (y[:, j] > ends[1])))

@@ -13,18 +13,16 @@ from __future__ import annotations
 import bisect
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from erasable.core.arrays import Array, Booleans, Float64s, Int64s
 from erasable.errors import ConfigurationError, InputError, InputTypeError
 from erasable.schemas.cells import (
-    NUMBER,
     ORDERS,
-    TEXT,
-    VECTOR,
     Cells,
+    Kind,
     canonical_text,
     canonical_texts,
     date_parser,
@@ -74,50 +72,16 @@ def first_change(changes: Callable[[int], bool], n: int) -> float:
     return found if found < n else NEVER
 
 
-class SubjectValues:
+class SubjectValues(NamedTuple):
     """Which subjects have which values of a column, by one column of subjects.
 
-    Attributes
-    ----------
-    subjects, places : arrays of int
-        Each subject with the position of each of its values, once, in the order of subjects.
-    alone : array of int
-        For each value, how many rows have it that are subjects of their own.
+    ``subjects`` and ``places`` have each subject with the position of each of its values, once, in the order of
+    subjects; ``alone`` has for each value how many rows have it that are subjects of their own.
     """
 
-    def __init__(self, subjects: Int64s, places: Int64s, alone: Int64s) -> None:
-        self.subjects, self.places, self.alone = subjects, places, alone
-
-    def count(self, mask: Booleans) -> int:
-        """How many subjects have one of these values."""
-        named = self.subjects[mask[self.places]]
-        return int(self.alone[mask].sum()) + int(np.count_nonzero(np.diff(named, prepend=-1)))
-
-    def pairs(self, mask: Booleans) -> int:
-        """How many pairs of a subject and one of these values there are."""
-        return int(self.alone[mask].sum()) + int(np.count_nonzero(mask[self.places]))
-
-    def count_each(self) -> Int64s:
-        """How many subjects have each value."""
-        return self.alone + np.bincount(self.places, minlength=len(self.alone))
-
-    def most_taken(self, mask: Booleans) -> Int64s:
-        """The most of those pairs that none, one, two, ... absent subjects can take along."""
-        named = np.bincount(self.subjects[mask[self.places]])
-        each = np.concatenate([named, np.ones(int(self.alone[mask].sum()), dtype=np.int64)])
-        return np.concatenate([[0], np.cumsum(np.sort(each)[::-1])])
-
-    def extremes(self, numbers: Float64s) -> tuple[Float64s, Float64s]:
-        """The smallest number of each subject that has any, ascending, and the largest, descending."""
-        known = ~np.isnan(numbers)
-        pairs = known[self.places]
-        who, x = self.subjects[pairs], numbers[self.places[pairs]]
-        low = high = np.repeat(numbers[known], self.alone[known])
-        if len(who):
-            first = np.flatnonzero(np.diff(who, prepend=-1))
-            low = np.concatenate([low, np.minimum.reduceat(x, first)])
-            high = np.concatenate([high, np.maximum.reduceat(x, first)])
-        return np.sort(low), np.sort(high)[::-1]
+    subjects: Int64s
+    places: Int64s
+    alone: Int64s
 
 
 class ColumnStatistics:
@@ -134,25 +98,32 @@ class ColumnStatistics:
         One for each column of subjects.
     present : array of bool
         Which values are not missing.
+    most_taken : array of int
+        The most pairs of a subject and a value that none, one, two, ... absent subjects can take along.
     """
 
     def __init__(self, kind: str, values: list[Any], parts: list[SubjectValues], k: int) -> None:
         self.kind, self.values, self.parts, self.k = kind, values, parts, k
         self.present = np.array([v is not None for v in values], dtype=bool)
-        self.most_taken = parts[0].most_taken(self.present)
+        first = parts[0]
+        named = np.bincount(first.subjects[self.present[first.places]])
+        each = np.concatenate([named, np.ones(int(first.alone[self.present].sum()), dtype=np.int64)])
+        self.most_taken = np.concatenate([[0], np.cumsum(np.sort(each)[::-1])])
+        self._counts = np.array([p.alone + np.bincount(p.places, minlength=len(p.alone)) for p in parts])
 
     def count(self, mask: Booleans) -> int:
         """How many subjects have one of these values."""
-        return min(part.count(mask) for part in self.parts)
-
-    def pairs(self, mask: Booleans) -> int:
-        """How many pairs of a subject of the first column and one of these values there are."""
-        return self.parts[0].pairs(mask)
+        named = (np.count_nonzero(np.diff(p.subjects[mask[p.places]], prepend=-1)) for p in self.parts)
+        return min(int(p.alone[mask].sum()) + int(n) for p, n in zip(self.parts, named, strict=True))
 
     def count_each(self) -> Int64s:
         """How many subjects have each value."""
-        counts: Int64s = np.min([part.count_each() for part in self.parts], axis=0)
+        counts: Int64s = self._counts.min(axis=0)
         return counts
+
+    def pairs(self, mask: Booleans) -> int:
+        """How many pairs of a subject of the first column and one of these values there are."""
+        return int(self._counts[0][mask].sum())
 
     def numbers(self) -> Float64s:
         """Values as numbers, NaN for those that are none, or not finite."""
@@ -164,9 +135,19 @@ class ColumnStatistics:
 
         With several columns of subjects, position by position those that lie furthest inwards.
         """
-        ends = [part.extremes(numbers) for part in self.parts]
-        n = min(len(low) for low, _ in ends)
-        return np.max([low[:n] for low, _ in ends], axis=0), np.min([high[:n] for _, high in ends], axis=0)
+        known, lows, highs = ~np.isnan(numbers), list[Float64s](), list[Float64s]()
+        for part in self.parts:
+            pairs = known[part.places]
+            who, x = part.subjects[pairs], numbers[part.places[pairs]]
+            low = high = np.repeat(numbers[known], part.alone[known])
+            if len(who):
+                first = np.flatnonzero(np.diff(who, prepend=-1))
+                low = np.concatenate([low, np.minimum.reduceat(x, first)])
+                high = np.concatenate([high, np.maximum.reduceat(x, first)])
+            lows.append(np.sort(low))
+            highs.append(np.sort(high)[::-1])
+        n = min(map(len, lows))
+        return np.max([low[:n] for low in lows], axis=0), np.min([high[:n] for high in highs], axis=0)
 
     def common(self, margin: Margin) -> Booleans | None:
         """The values that k subjects or more have, if at least half of the subjects have one of them; else None."""
@@ -178,8 +159,7 @@ class ColumnStatistics:
             return None
         order = np.argsort(count[common], kind="stable")
         sizes = count[common][order]
-        at_most = np.max([part.count_each() for part in self.parts], axis=0)
-        lost = np.concatenate([[0], np.cumsum(at_most[common][order])])
+        lost = np.concatenate([[0], np.cumsum(self._counts.max(axis=0)[common][order])])
 
         def falls(j: int) -> bool:
             fallen = int(lost[np.searchsorted(sizes, k + j)])  # of values that j absent subjects can make rare
@@ -281,7 +261,7 @@ class TableStatistics:
         lists = columns.lists(name)
         if lists is None:
             cells = columns[name]
-            if not cells.kinds <= {TEXT, NUMBER}:
+            if not cells.kinds <= {Kind.TEXT, Kind.NUMBER}:
                 raise InputError(f"column {name!r} must hold texts or whole numbers to name subjects.")
             codes = np.array([self._number(t) for t in canonical_texts(cells, ("",))], dtype=np.int32)
             found = [codes if cells.inverse is None else codes[cells.inverse]]
@@ -305,12 +285,12 @@ class TableStatistics:
 
     def kind(self, name: str) -> str:
         """The kind of the cells of a column."""
-        return self._columns[name].kind or TEXT
+        return self._columns[name].kind or Kind.TEXT
 
     def read_as(self, name: str) -> str:
         """What all texts of a column can be read as; empty where it holds no texts, or they are nothing but texts."""
         texts = [str(value) for value in self._columns[name].positions if value is not None]
-        if self.kind(name) != TEXT or not texts:
+        if self.kind(name) != Kind.TEXT or not texts:
             return ""
         numbers = [parse_number(text) for text in texts]
         if None not in numbers:
@@ -378,11 +358,11 @@ class _DistinctCells:
         often = np.bincount(inverse, minlength=len(values))
         present = [v for v, n in zip(values, often.tolist(), strict=True) if n and v is not None]
         if present and cells.kind != self.kind:
-            if self.kind and {cells.kind, self.kind} != {TEXT, NUMBER}:
+            if self.kind and {cells.kind, self.kind} != {Kind.TEXT, Kind.NUMBER}:
                 raise InputTypeError(
                     f"column {self.name!r} holds {self.kind} in some rows and {cells.kind} in others: write them alike."
                 )
-            self.kind = TEXT if self.kind else cells.kind
+            self.kind = Kind.TEXT if self.kind else cells.kind
         place = np.zeros(len(values), dtype=np.int64)
         for j in np.flatnonzero(often).tolist():
             place[j] = self.positions.setdefault(values[j], len(self.positions))
@@ -398,11 +378,11 @@ class _DistinctCells:
 
 def _different(cells: Cells, missing: Sequence[str]) -> tuple[list[Any], Array]:
     """The different cells, some perhaps twice, and for each row the position of its own."""
-    if cells.kind in (TEXT, NUMBER):
+    if cells.kind in (Kind.TEXT, Kind.NUMBER):
         cells = cells.distinct()
         values: list[Any] = list(canonical_texts(cells, missing))
         return values, np.arange(len(values)) if cells.inverse is None else cells.inverse
-    if cells.kind == VECTOR:
+    if cells.kind == Kind.VECTOR:
         absent = np.zeros(len(cells), dtype=bool) if cells.missing is None else cells.missing
         lengths = [-1 if v is None or a else len(v) for v, a in zip(cells.values, absent.tolist(), strict=True)]
         kept, inverse = np.unique(np.array(lengths, dtype=np.int64), return_inverse=True)

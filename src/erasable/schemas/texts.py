@@ -18,19 +18,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from erasable.core.arrays import Booleans, Float64s, Int64s
-from erasable.schemas.cells import (
-    DATE,
-    NUMBER,
-    PADDED,
-    RESPELT,
-    TEXT,
-    TIME,
-    VECTOR,
-    Cells,
-    canonical_texts,
-    lowered,
-    stripped_texts,
-)
+from erasable.schemas.cells import Cells, Kind, canonical_texts, lowered, stripped_texts
 from erasable.schemas.columns import MOST_PLACES, Column, hashed_places
 from erasable.schemas.encode import ABSENT, ONE, STEPS, Features, Flags, Group
 from erasable.validation import finite_number, positive_number, whole_number
@@ -65,8 +53,7 @@ class Text(Column):
     """
 
     KIND = "text"
-    HOLDS = (TEXT, NUMBER, DATE, TIME)
-    REFUSED_CONTEXT = (RESPELT, PADDED)
+    HOLDS = (Kind.TEXT, Kind.NUMBER, Kind.DATE, Kind.TIME)
 
     words: tuple[int, int] | None = None
     characters: tuple[int, int] | None = None
@@ -181,7 +168,7 @@ class Vector(Column):
 
     KIND = "vector"
     ABSENT = "missing, or no such vector"
-    HOLDS = (VECTOR,)
+    HOLDS = HOLDS_IN_VERSION_1 = (Kind.VECTOR,)
 
     length: int = 0
     scale: float = 1.0
@@ -196,7 +183,7 @@ class Vector(Column):
         return tuple(finite_number(v, f"{self.where}: fill") + 0.0 for v in self.fill)
 
     def _fill_cell(self) -> Cells:
-        return Cells(VECTOR, np.array([self.fill], dtype=np.float64))
+        return Cells(Kind.VECTOR, np.array([self.fill], dtype=np.float64))
 
     @cached_property
     def groups(self) -> tuple[Group, ...]:
