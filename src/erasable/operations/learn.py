@@ -36,8 +36,8 @@ from erasable.operations.schemas import agreed_schema, schema_of
 from erasable.operations.scoring import RegressionScores, Scores, regression_scores_of, scores_of
 from erasable.schemas import EncodingReport, Schema
 from erasable.tables import Dialect, TableStream, nameless_form, stream_table
+from erasable.tables.columns import read_texts
 from erasable.tables.reading import compared
-from erasable.tables.roles import read_texts
 
 #: Called with what is being done ("reading" or "learning"), rows done, and rows in all.
 Watch = Callable[[str, int, int], None]

@@ -17,6 +17,7 @@ from numpy.lib import format as npy
 
 from erasable.errors import InputError
 from erasable.models.row_source import Rows
+from erasable.tables.columns import as_rows, check_shape, checked_column, number_columns
 from erasable.tables.reading import (
     TableStream,
     block_rows,
@@ -26,7 +27,7 @@ from erasable.tables.reading import (
     refused_each,
     where_in,
 )
-from erasable.tables.table import Split, Table, as_rows, check_shape, checked_column, number_columns
+from erasable.tables.table import Split, Table
 from erasable.tables.text import open_unpacked
 
 _SIDES = ("train", "test")

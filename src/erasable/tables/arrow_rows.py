@@ -20,9 +20,8 @@ from erasable.arrow import BYTES, NUMERIC, TEXTS, is_kind, open_parquet, pyarrow
 from erasable.errors import ErasableError, InputError, InputTypeError
 from erasable.models.row_source import Rows, RowSource
 from erasable.schemas import EncodedTable, EncodingReport, Schema, canonical_text
+from erasable.tables.columns import Kinds, Roles, as_rows, checked_column, classes_of, row_dtype
 from erasable.tables.reading import TableStream, block_rows, listed, read_or_refuse, refused_each, where_in
-from erasable.tables.roles import Kinds, Roles, classes_of
-from erasable.tables.table import as_rows, checked_column, row_dtype
 from erasable.validation import did_you_mean
 
 _LABELS = ("integer", "floating", "boolean", *TEXTS, "null")

@@ -19,8 +19,8 @@ from erasable.arrow import pyarrow
 from erasable.errors import InputError, InputTypeError
 from erasable.models.row_source import Rows, RowSource
 from erasable.tables.arrow_rows import ArrowStream, row_bytes, typed_columns
+from erasable.tables.columns import Roles
 from erasable.tables.reading import read_or_refuse
-from erasable.tables.roles import Roles
 
 
 class FrameStream(ArrowStream):

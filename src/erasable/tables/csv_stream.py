@@ -25,8 +25,8 @@ from erasable.errors import ErasableError, InputError
 from erasable.models.row_source import Rows, RowSource
 from erasable.schemas import Number
 from erasable.tables.arrow_rows import ArrowStream, columns_of, encoded_bytes, not_numeric, regrouped
+from erasable.tables.columns import Kinds, Roles, fitting_kinds, read_texts
 from erasable.tables.reading import listed, read_or_refuse
-from erasable.tables.roles import Kinds, Roles, fitting_kinds, read_texts
 from erasable.tables.text import THOUSANDS, Dialect, open_text, whole_rows
 
 TEXT_BLOCK = 2**20  # bytes that are parsed at once: a block of ours is put together from these

@@ -18,10 +18,9 @@ from erasable.arrow import open_parquet
 from erasable.core.names import doubt
 from erasable.errors import ConfigurationError, InputError, InputTypeError
 from erasable.tables.arrow_rows import cells
+from erasable.tables.columns import check_keys, fitting_kinds, plain_array, read_texts
 from erasable.tables.csv_stream import is_number, like_a_cell
 from erasable.tables.reading import as_path, existing_file, listed, read_or_refuse
-from erasable.tables.roles import fitting_kinds, read_texts
-from erasable.tables.table import check_keys, plain_array
 from erasable.tables.text import PACKED, in_utf8, open_text
 from erasable.validation import did_you_mean
 

@@ -20,9 +20,9 @@ from erasable.tables import csv_stream
 from erasable.tables.arrays import NpzStream, SvmlightStream, is_half_of_split, read_split
 from erasable.tables.arrow_rows import BatchStream, ParquetStream
 from erasable.tables.collections import FrameStream
+from erasable.tables.columns import Kinds, Roles, check_kinds
 from erasable.tables.csv_stream import CsvStream
 from erasable.tables.reading import TableStream, as_path, compared, existing_file, listed, read_or_refuse
-from erasable.tables.roles import Kinds, Roles, check_kinds
 from erasable.tables.table import Split, Table
 from erasable.tables.text import PACKED, Dialect, in_utf8, looked_ahead
 from erasable.validation import whole_number
