@@ -281,7 +281,6 @@ def test_what_is_no_engine_is_refused(engine):
 
 
 def test_parameters_of_engines_are_checked():
-    assert engine_of(None) is None
     assert isinstance(engine_of("local"), Local)
     with pytest.raises(ConfigurationError, match="threads= and processes="):
         Local(threads=1, processes=1)

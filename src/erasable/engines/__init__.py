@@ -16,14 +16,14 @@ __all__ = ["Dask", "Engine", "Local", "Torch", "engine_of", "opened_engine"]
 _ENGINES: dict[str, type[Engine]] = {"local": Local, "torch": Torch, "dask": Dask}
 
 
-def engine_of(given: object) -> Engine | None:
-    """The engine that ``engine=`` names; None for None.
+def engine_of(given: object) -> Engine:
+    """The engine that ``engine=`` names or is.
 
     Raises
     ------
     ConfigurationError
     """
-    if given is None or isinstance(given, Engine):
+    if isinstance(given, Engine):
         return given
     if isinstance(given, str) and given in _ENGINES:
         return _ENGINES[given]()
@@ -34,11 +34,11 @@ def engine_of(given: object) -> Engine | None:
 
 
 @contextmanager
-def opened_engine(given: object) -> Iterator[Engine | None]:
+def opened_engine(given: object) -> Iterator[Engine]:
     """The engine that ``engine=`` names or is; one that was made from its name is closed afterwards."""
     engine = engine_of(given)
     try:
         yield engine
     finally:
-        if engine is not None and engine is not given:
+        if engine is not given:
             engine.close()

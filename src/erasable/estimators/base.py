@@ -10,6 +10,7 @@ import os
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from copy import deepcopy
 from types import MappingProxyType
 from typing import Any, Self, TypeVar
@@ -203,12 +204,12 @@ class ErasableEstimator(BaseEstimator):
             )
         if model.selection.one_by_one and model.classifies and model.order_key is None:
             LabelRuns().add(y).warn(stacklevel=3)  # the caller of fit
-        with opened_engine(getattr(self, "engine", None)) as engine:
-            if engine is None:
-                names: dict[str, Any] = {"ids": ids, "subjects": subjects, "sample_weight": sample_weight}
-                names.update(sizes, allow_no_subject=allow_no_subject)
-                report = model.learn(X, y, progress=progress, **names)
-            else:
+        if getattr(self, "engine", None) is None:
+            names: dict[str, Any] = {"ids": ids, "subjects": subjects, "sample_weight": sample_weight}
+            names.update(sizes, allow_no_subject=allow_no_subject)
+            report = model.learn(X, y, progress=progress, **names)
+        else:
+            with opened_engine(self.engine) as engine:
                 model = model if fresh else copy_without(model, [])  # a refused call leaves the original whole
                 rows = Rows(X, y, ids, subjects, sample_weight)
                 source = ArraySource(model, rows, engine, allow_no_subject=allow_no_subject)
@@ -275,7 +276,8 @@ class ErasableEstimator(BaseEstimator):
         checking = clone(learning)  # validates as this estimator does, and holds no rows
         install(checking, {name: vars(learning)[name] for name in SCHEMA if name in vars(learning)})
         offered = self._offered()
-        with opened_engine(getattr(self, "engine", None) if engine is None else engine) as where:
+        engine = getattr(self, "engine", None) if engine is None else engine
+        with nullcontext() if engine is None else opened_engine(engine) as where:
             report = learn_rows(
                 learning._model,
                 source,

@@ -2,22 +2,15 @@
 
 *Rows in the order of their hashes.* Leverage only falls as rows are selected. So a row that the core rows decided
 before it rule out is out for good, whenever it is tested: *stale screening* is safe. One round is one pass over the
-source, in any order. Of the rows that are still undecided, the pass buffers those that the present core rows do not
-rule out, the ones of lowest hash within a budget; then they are decided in the order of their hashes. Rounds follow
-until no row is left over. The first round of a new model has no core rows to rule out rows with, so it buffers few; as
-a rule the second is the last. Rows in memory keep their hashes, so a pass over them costs little but its screening.
-Each round then takes at most sixteen times the rows of all before: every row is still screened about once, against a
-younger core, and fewer survive.
-
-*Rows in the given order* are decided block by block, in one pass.
+source, in any order. Of the undecided rows, the pass buffers those that the present core rows do not rule out, the ones
+of lowest hash within a budget; then they are decided in the order of their hashes. Rounds follow until no row is left.
+The first round of a new model has no core rows to rule out rows with, so it buffers few; as a rule the second is the
+last. Over rows in memory each round takes at most sixteen times the rows of all before: every row is screened about
+once, against a younger core, and fewer survive. *Rows in the given order* are decided block by block, in one pass.
 
 *Law*: the model is that of learning all rows in one call, whatever the blocks, their order, the budget and the engine.
-*Contract*: a :class:`Pass` needs no order and no other rows, so an :class:`Engine` may run it on workers. It is frozen
-and can be sent; what it returns, :class:`PassResult`, can be sent back and merged in any order and grouping.
-
-*Rows before they are learnt*: a caller may look at rows together with a model of the rows before them, to see how well
-it predicts them. In the order of the hashes this happens at the end: the rows are the last eighth, and the model is the
-final one without the core rows among them, which is bit for bit the model before them.
+*Contract*: a :class:`Pass` needs no order and no other rows, so an :class:`Engine` may run it on workers. Its results
+are merged in any order and grouping.
 """
 
 from __future__ import annotations
@@ -68,6 +61,7 @@ _MOST = 0.75  # of the rows of a block
 
 Screening = Callable[[Any], npt.NDArray[np.bool_]]
 Hashing = Callable[[Any, int], Hashes]
+Check = Callable[[Any], tuple[Any, npt.NDArray[Any]]]
 Watch = Callable[[int], None] | None
 #: Called with a model that has learnt all rows before these, and these.
 Ahead = Callable[[Model, Rows], None]
@@ -89,38 +83,19 @@ _NO_LIMITS = Limits()
 
 @dataclass(eq=False)
 class PassResult:
-    """What a pass found in a block, in a part, or in all rows.
+    """What a pass found in a block, in a part, or in all rows."""
 
-    Attributes
-    ----------
-    survivors : RowBuffer
-        Rows that may be selected.
-    preview : RowBuffer or None
-        Rows that a caller sees before they are learnt.
-    rows, weightless, settled : int
-        Rows in all; those whose weight rounds to zero; those that are decided.
-    hashes : list of Hashes
-        Of rows that came with ids, in the first pass.
-    kinds : dict
-        The types of labels, ids and subjects.
-    numbered : bool or None
-        Whether rows came without ids.
-    offered : OfferedLabels or OfferedTargets, optional
-        Counts of all labels or targets, in the first pass.
-    encoding : EncodingReport or None
-        How a schema encoded the cells, in the first pass.
-    """
-
-    survivors: RowBuffer
-    preview: RowBuffer | None = None
+    survivors: RowBuffer  # rows that may be selected
+    preview: RowBuffer | None = None  # rows that a caller sees before they are learnt
     rows: int = 0
-    weightless: int = 0
-    settled: int = 0
-    hashes: list[Hashes] = field(default_factory=list)
-    kinds: dict[str, type] = field(default_factory=dict)
-    numbered: bool | None = None
-    offered: Any = None
-    encoding: EncodingReport | None = None
+    weightless: int = 0  # rows whose weight rounds to zero
+    settled: int = 0  # rows that are decided
+    # What only the first pass finds:
+    hashes: list[Hashes] = field(default_factory=list)  # of rows that came with ids
+    kinds: dict[str, type] = field(default_factory=dict)  # the types of labels, ids and subjects
+    numbered: bool | None = None  # whether rows came without ids
+    offered: Any = None  # counts of all labels or targets
+    encoding: EncodingReport | None = None  # how a schema encoded the cells
 
     def merge(self, other: PassResult) -> None:
         """Add the result of other blocks; refused where the two are not of one table."""
@@ -172,50 +147,22 @@ class PassResult:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Pass:
-    """One pass over rows: checks, hashes and screens them, wherever they are.
+    """One pass over rows: checks, hashes and screens them, wherever they are. It can be sent to workers."""
 
-    Parameters
-    ----------
-    model : Model
-        An outline, which checks and prepares rows and holds none.
-    key : int
-        The key of the hashes.
-    first : int
-        The hash from which on rows are undecided.
-    budget : float
-        About how many bytes of rows are buffered.
-    sparing : bool
-        Whether fewer are enough, see :class:`~erasable.models.row_source.RowBuffer`.
-    screen : callable or None
-        A test of prepared rows, see :meth:`Model.screening`.
-    initial : bool
-        Whether this is the first pass, in which rows are checked and counted.
-    start : int or None
-        The number of the first row without an id; None in the first pass, which finds it.
-    preview_bytes : float or None
-        The budget for rows that a caller sees before they are learnt; None for none.
-    check : callable or None
-        Checks a block as it was read, and returns its rows and labels.
-    hashing : callable or None
-        Hashes ids on a device, as ``keyed_hash`` does.
-    checked : bool
-        Whether names and weights were checked for all rows together.
-    """
-
-    model: Model
-    key: int
-    first: int = 0
-    budget: float = 0.0
-    sparing: bool = False
-    screen: Screening | None = None
-    initial: bool = True
-    start: int | None = None
-    preview_bytes: float | None = None
+    model: Model  # an outline, which checks and prepares rows and holds none
+    key: int  # of the hashes
+    first: int = 0  # the hash from which on rows are undecided
+    budget: float = 0.0  # about how many bytes of rows are buffered
+    sparing: bool = False  # whether fewer are enough
+    screen: Screening | None = None  # a test of prepared rows, see Model.screening
+    initial: bool = True  # whether this is the first pass, in which rows are checked and counted
+    start: int | None = None  # the number of the first row without an id; the first pass finds it
+    preview_bytes: float | None = None  # the budget for rows that a caller sees before they are learnt
     allow_no_subject: bool = False
     offered: Any = None
-    check: Callable[[Any], tuple[Any, npt.NDArray[Any]]] | None = None
-    hashing: Hashing | None = None
-    checked: bool = False
+    check: Check | None = None  # checks a block where it is read, and returns its rows and labels
+    hashing: Hashing | None = None  # hashes ids on a device, as keyed_hash does
+    checked: bool = False  # whether names and weights were checked for all rows together
 
     def empty(self, limits: Limits = _NO_LIMITS) -> PassResult:
         """The result of no rows."""
@@ -399,29 +346,27 @@ def learn_rows(
     ahead: Ahead | None = None,
     engine: Engine | None = None,
     offered: Any = None,
-    check: Callable[[Any], tuple[Any, npt.NDArray[Any]]] | None = None,
+    check: Check | None = None,
 ) -> LearnReport:
     """Learn the rows of all blocks as one call: in the order of their hashes, or in the given order.
 
+    The model is changed in place. A refused call forgets the rows learnt so far, which leaves the model as it was.
+
     Parameters
     ----------
-    model : Model
-        Changed in place. A refused call forgets the rows learnt so far, which leaves the model as it was.
     source : RowSource
         Read several times, unless ``source.once``: then all rows have to fit the budget, where order counts. Rows
         without ids are numbered through all blocks.
     budget_bytes : int
-        About how many bytes of rows are buffered. It changes the number of passes and nothing else.
-    progress : callable, optional
-        Called with the number of rows that are decided.
-    reading : callable, optional
-        Called with the number of rows read so far in the first pass of a new model, when none is decided yet.
+        About how many bytes of rows are buffered. Budget and ``engine`` change the speed and nothing else.
+    progress, reading : callable, optional
+        Called with the number of rows that are decided; and with that of rows read in the first pass of a new model,
+        when none is decided yet.
     ahead : callable, optional
         Called with a model of the rows before, not to be changed, and rows that it has not learnt, of a sixteenth of
-        the budget at most. In the order of the hashes once, with the last eighth; in the given order at doublings of
-        their number, from 128 on.
-    engine : Engine, optional
-        Where rows are screened: by default in this process, block by block. It changes the speed and nothing else.
+        the budget at most. In the given order at doublings of their number, from 128 on. In the order of the hashes
+        once, at the end: with the last eighth, and the model without its core rows among them, which is bit for bit
+        the model before them.
     offered : OfferedLabels or OfferedTargets, optional
         Counts the labels or targets of all rows.
     check : callable, optional
@@ -434,17 +379,9 @@ def learn_rows(
     ConfigurationError
         When the engine cannot do this, or there are no rows.
     """
-    run = _Run(
-        model,
-        source,
-        engine or Engine(),
-        budget_bytes,
-        Pass(model, model.order_key or 0, offered=offered, check=check, checked=source.checked),
-        progress,
-        reading,
-        ahead,
-    )
-    run.scan = replace(run.scan, allow_no_subject=allow_no_subject)
+    scan = Pass(model, model.order_key or 0, offered=offered, check=check, checked=source.checked)
+    scan = replace(scan, allow_no_subject=allow_no_subject)
+    run = _Run(model, source, engine or Engine(), budget_bytes, scan, progress, reading, ahead)
     before = set(model.core.ids())
     try:
         parts = list(run.in_given_order() if model.order_key is None else run.in_hash_order())
