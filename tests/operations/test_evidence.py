@@ -272,7 +272,7 @@ def test_folders_are_new_or_empty_and_receipts_are_there(home):
     (home / "none").mkdir()
     with pytest.raises(InputError, match="no receipts"):
         evidence("canary.erasable", "none", "other")
-    with pytest.raises(InputError, match="not there"):
+    with pytest.raises(InputError, match="does not exist"):
         evidence("canary.erasable", "nowhere", "other")
     assert evidence("canary.erasable", "in/CANARY-0.json", "none", now=NOW).receipts[0].signature == "not checked"
 

@@ -1,4 +1,4 @@
-"""A folder for the files of a data protection officer: one page about a model and its receipts, naming nobody."""
+"""Write an evidence pack: one page about a model and its receipts, for the files of a data protection officer."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -37,49 +37,27 @@ _COUNTS = ("rows", "files", "bytes", "found")
 _LISTS = ("twins", "not_looked_into", "ids_only", "unreadable", "skipped")
 _LONGEST_TEXT = 120  # of the name of an audit, and of its verdict
 _LARGEST_JSON = 2**24
-_ATTACKERS = {
-    "a": "Residue: computers round, and sums may keep the last digits of rows that were subtracted",
-    "b": "Presence: the row, its direction or its id, anywhere",
-    "c": "Membership: does the model look like one that learnt the row?",
-    "d": "Before and after: the attacker kept a copy from before the request",
-    "e": "Selection: which other rows are stored because this one was there",
-    "f": "What surrounds the model: scalers, thresholds, schemas, receipts, lists",
-}
-_HEADINGS = {
-    "advantage": "Advantage",
-    "auc": "AUC",
-    "tpr_at_1_percent": "TPR at 1% FPR",
-    "tpr_at_0.1_percent": "TPR at 0.1% FPR",
-}
-_TOO_SHORT = {
-    "ids": "ids",
-    "subjects": "subjects",
-    "rows": "rows in some encoding",
-    "texts": "texts of cells",
-    "numbers": "single numbers",
-    "cells": "cells of long rows",
-}
+_TOO_SHORT = {"ids", "subjects", "rows", "texts", "numbers", "cells"}
+_FIGURES = ("advantage", "auc", "tpr_at_1_percent", "tpr_at_0.1_percent")
 
 
 @dataclass(frozen=True)
-class Filed:
+class FiledReceipt:
     """One receipt as the page shows it.
 
     Attributes
     ----------
     request : str or None
-        The request id where it may be shown: it is random, or the caller said that it names nobody.
+        The request id if it may be shown: it is random, or the caller said that it names nobody.
     requested_at, completed_at : datetime
     state_after : str
     signature : {"good", "not checked", "wrong"}
-    of_this_state : bool
-        Whether it speaks of the state of the model at hand.
+    of_this_state, same_guarantee : bool
+        Whether it is about the state of the given model, and names its guarantee.
     names_before : bool
         Whether it holds the digest of the state before.
-    same_guarantee : bool
-        Whether it names the guarantee that the model has.
     model : str or None
-        What it calls the model, where its signature is good and it does.
+        The name of the model in it, if its signature is good.
     """
 
     request: str | None
@@ -100,35 +78,29 @@ class Filed:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a pack says. It holds counts, times and digests: no id, subject, label, value or path.
+    """The facts of a pack: counts, times and digests, but no id, subject, label, value or path.
 
     Attributes
     ----------
-    made_at : datetime
-    erasable_version : str
-    kind, core_rows, features, classes, bytes
+    made_at, erasable_version
+    kind, core_rows, features, classes, bytes, digest, guarantee
         Of the model. ``classes`` is 0 for a regression.
-    digest : str
-        SHA-256 of the state.
-    guarantee : str
     verified : bool
         Whether learning the stored rows from nothing gives the stored state.
     sums, weights : int
         How many were compared in that.
-    receipts : tuple of Filed
+    receipts : tuple of FiledReceipt
         In the order of their completion.
-    no_receipts : int
-        Files among those given that are no receipts.
+    no_receipts, copies : int
+        Files that are no receipts, and receipts that were copied into the pack.
     keyids : tuple of str
         Of the keys that signatures were checked with.
     scan : dict or None
-        Counts of a scan, from its JSON; no names of files.
+        Counts of a scan, without names of files.
     audit : tuple of dict, or None
         Name, verdict and figures of each check or attack.
     audit_holds : bool or None
-        False where the audit says that forgetting left a trace; None where it does not say.
-    copies : int
-        Receipts that were copied into the pack.
+        False if the audit says that forgetting left a trace; None if it does not say.
     """
 
     made_at: datetime
@@ -143,7 +115,7 @@ class Evidence:
     verified: bool
     sums: int
     weights: int
-    receipts: tuple[Filed, ...] = ()
+    receipts: tuple[FiledReceipt, ...] = ()
     no_receipts: int = 0
     keyids: tuple[str, ...] = ()
     scan: dict[str, Any] | None = None
@@ -153,24 +125,22 @@ class Evidence:
 
     @property
     def wrong_receipts(self) -> int:
-        """Receipts whose signature is wrong, and files that are none."""
+        """How many receipts have a wrong signature, or are no receipts."""
         return self.no_receipts + sum(filed.signature == "wrong" for filed in self.receipts)
 
     @property
     def holds(self) -> bool:
-        """Whether nothing that was looked at speaks against it."""
+        """Whether none of the checks failed."""
         remains = bool(self.scan and self.scan["found"])
         return self.verified and not self.wrong_receipts and not remains and self.audit_holds is not False
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values for JSON."""
+        """Return plain values for JSON."""
 
-        def plain(record: Any) -> dict[str, Any]:
-            found = {name: getattr(record, name) for name in record.__dataclass_fields__}
-            return {n: v.isoformat() if isinstance(v, datetime) else v for n, v in found.items()}
+        def plain(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+            return {name: value.isoformat() if isinstance(value, datetime) else value for name, value in pairs}
 
-        receipts = [plain(filed) for filed in self.receipts]
-        return {"holds": self.holds, **plain(self), "receipts": receipts}
+        return {"holds": self.holds, **asdict(self, dict_factory=plain)}
 
 
 def evidence(
@@ -186,49 +156,48 @@ def evidence(
     now: datetime | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Evidence:
-    """Write a page about a model and its receipts that can be filed: self-contained, printable, naming nobody.
+    """Write a self-contained, printable page about a model and its receipts that names nobody.
 
     Parameters
     ----------
     path : str or path
         The model file. It is verified: its rows are learnt again from nothing.
     receipts : str or path
-        A folder, in which every ``.json`` file is taken for a receipt, or one receipt.
+        A folder, of which every ``.json`` file is read as a receipt, or one receipt.
     out : str or path
         The folder of the pack, new or empty: ``evidence.html``, and in ``receipts/`` copies of those receipts whose
         signature is good and whose request id may be shown.
     keys : sequence of PublicKey
         Of the signers. Without any, signatures are not checked, and the page says so.
-    scan : str or path, optional
-        What ``erasable scan --json`` printed. Counts are shown, names of files are not.
-    audit : str or path, optional
-        JSON with a list ``results``: see ``docs/evidence.md``. Its texts are shown as they are.
+    scan, audit : str or path, optional
+        The output of ``erasable scan --json``, of which counts are shown, and JSON with a list ``results`` (see
+        ``docs/evidence.md``), whose texts are shown as they are.
     request_ids : bool, default=False
-        Show request ids, and copy receipts, also where they are not random: they name nobody, says the caller.
+        Show request ids, and copy receipts, even if they are not random: the caller knows that they name nobody.
     like : estimator, optional
         For models that need code: see ``load``.
     now : datetime, optional
-        With a time zone; what the page says of when it was made.
+        With a time zone; the time that the page says it was made.
     progress : callable, optional
         Called with (rows verified, rows in all).
 
     Returns
     -------
     Evidence
-        The pack is written also where something does not hold: the page says so, and ``holds`` is False.
+        The pack is also written if a check failed: the page says so, and ``holds`` is False.
 
     Raises
     ------
     ConfigurationError
-        When the folder is not empty, or the model needs code that was not given.
+        If the folder is not empty, or the model needs code that was not given.
     InputError
-        When the JSON of a scan or an audit is of another form, or there are no receipts.
+        If the JSON of a scan or an audit is of another form, or there are no receipts.
     StoreError, OSError
-        When a file cannot be read or written.
+        If a file cannot be read or written.
     """
     folder = Path(out)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ConfigurationError(f"{folder} is there already and not empty: give a new folder for the pack.")
+        raise ConfigurationError(f"{folder} exists and is not empty: give a new folder for the pack.")
     texts = _texts(Path(receipts))
     audited = {} if audit is None else _json(audit, "the audit")
     found = replace(
@@ -237,7 +206,7 @@ def evidence(
         keyids=tuple(key.keyid for key in keys),
         scan=None if scan is None else _scan_counts(_json(scan, "the scan")),
         audit=None if audit is None else _audit_results(audited),
-        audit_holds=_audit_holds(audited),
+        audit_holds=audited.get("holds"),
     )
     read = [(text, *_read(text, keys)) for text in texts]
     filed = [(text, _filed(said, signature, found, request_ids)) for text, said, signature in read if said is not None]
@@ -249,14 +218,14 @@ def evidence(
         (folder / COPIES).mkdir()
     for number, text in copied:
         write_text(folder / COPIES / f"{number:04d}.json", text)
-    headings = {name: text for name, text in _HEADINGS.items() if any(name in result for result in found.audit or ())}
-    page = render("evidence.html", e=found, attackers=_ATTACKERS, headings=headings, too_short=_TOO_SHORT)
+    figures = [name for name in _FIGURES if any(name in result for result in found.audit or ())]
+    page = render("evidence.html", e=found, figures=figures)
     write_text(folder / PAGE, page)
     return found
 
 
-def _checked_model(path: Any, like: Any, progress: Callable[[int, int], None] | None) -> Evidence:
-    """What is said of the model; a file that cannot be a model at all is an error."""
+def _checked_model(path: str | os.PathLike[str], like: object, progress: Callable[[int, int], None] | None) -> Evidence:
+    """Return the facts of the model; a file that is no model is an error."""
     about = inspect(path)
     model, _ = read_model(path, code_in(like))
     try:
@@ -264,28 +233,26 @@ def _checked_model(path: Any, like: Any, progress: Callable[[int, int], None] | 
         verified, sums, weights = True, report.sums, report.weights
         if report.digest != about.digest:
             raise ChangedMeanwhileError("the model changed while it was being read: make the pack again.")
-    except (VerificationError, StateFormatError):  # what differs is for `verify` to say
+    except (VerificationError, StateFormatError):  # `verify` reports what differs
         verified, sums, weights = False, 0, 0
+    about_model = {
+        name: getattr(about, name) for name in ("kind", "core_rows", "features", "classes", "bytes", "digest")
+    }
     return Evidence(
-        datetime.now(UTC),
-        version("erasable"),
-        about.kind,
-        about.core_rows,
-        about.features,
-        about.classes,
-        about.bytes,
-        about.digest,
-        " ".join(str(model.guarantee).split()),
-        verified,
-        sums,
-        weights,
+        made_at=datetime.now(UTC),
+        erasable_version=version("erasable"),
+        guarantee=" ".join(str(model.guarantee).split()),
+        verified=verified,
+        sums=sums,
+        weights=weights,
+        **about_model,
     )
 
 
 def _texts(path: Path) -> list[str]:
-    """The texts of all receipts, each once; of a file that is no text, an empty one."""
+    """Return the texts of all receipts, each once; an empty one for a file that is no text."""
     if not path.exists():
-        raise InputError(f"{path} is not there: give the folder of the receipts.")
+        raise InputError(f"{path} does not exist: give the folder of the receipts.")
     files = sorted(path.glob("*.json")) if path.is_dir() else [path]
     if not files:
         raise InputError(f"{path} holds no receipts: files that end in .json.")
@@ -299,7 +266,7 @@ def _texts(path: Path) -> list[str]:
 
 
 def _read(text: str, keys: Sequence[PublicKey]) -> tuple[Receipt | None, str]:
-    """What a text says, if it is a receipt, and what is known of its signature."""
+    """Return the receipt in a text, if it is one, and whether its signature is good."""
     try:
         receipt = read_receipt(text)
     except ReceiptError:
@@ -312,9 +279,10 @@ def _read(text: str, keys: Sequence[PublicKey]) -> tuple[Receipt | None, str]:
     return receipt, "wrong" if keys else "not checked"
 
 
-def _filed(receipt: Receipt, signature: str, model: Evidence, request_ids: bool) -> Filed:
+def _filed(receipt: Receipt, signature: str, model: Evidence, request_ids: bool) -> FiledReceipt:
+    """Return what the page shows of a receipt."""
     shown = request_ids or _RANDOM.fullmatch(receipt.request_id) is not None
-    return Filed(
+    return FiledReceipt(
         receipt.request_id if shown else None,
         receipt.requested_at,
         receipt.completed_at,
@@ -327,17 +295,18 @@ def _filed(receipt: Receipt, signature: str, model: Evidence, request_ids: bool)
     )
 
 
-def _may_be_copied(text: str, filed: Filed) -> bool:
-    """Whether a receipt holds no text that could name somebody: what is signed is the signer's, the rest anybody's."""
+def _may_be_copied(text: str, filed: FiledReceipt) -> bool:
+    """Return whether a receipt holds no text that could name somebody; unsigned parts could be anybody's."""
     if filed.request is None or filed.signature != "good":
         return False
     return all(_KEYID.fullmatch(signature.get("keyid", "")) for signature in json.loads(text)["signatures"])
 
 
-# -- what other commands found -------------------------------------------------------------------------------------
+# -- results of other commands -------------------------------------------------------------------------------------
 
 
-def _json(path: str | os.PathLike[str], what: str) -> Any:
+def _json(path: str | os.PathLike[str], what: str) -> dict[str, Any]:
+    """Return the JSON object in a file."""
     with open(path, "rb") as file:
         raw = file.read(_LARGEST_JSON + 1)
     try:
@@ -354,13 +323,13 @@ def _json(path: str | os.PathLike[str], what: str) -> Any:
 
 
 def _scan_counts(found: dict[str, Any]) -> dict[str, Any]:
-    """How much was looked for, seen and found: counts, and no name of a file, which may name somebody."""
+    """Return the counts of a scan, without names of files, which may name somebody."""
     short = found.get("too_short")
     fits = (
         all(_is_count(found.get(name)) for name in _COUNTS)
         and all(isinstance(found.get(name), list) for name in _LISTS)
         and isinstance(short, dict)
-        and short.keys() <= _TOO_SHORT.keys()
+        and short.keys() <= _TOO_SHORT
         and all(_is_count(count) for count in short.values())
     )
     if not fits or not isinstance(short, dict):
@@ -374,30 +343,25 @@ def _is_count(value: object) -> bool:
 
 
 def _audit_results(found: dict[str, Any]) -> tuple[dict[str, Any], ...]:
-    """Name, verdict and figures of each result."""
+    """Return name, verdict and figures of each result of an audit."""
     listed = found.get("results")
     if not isinstance(listed, list) or not all(isinstance(entry, dict) for entry in listed):
         raise InputError("the audit must have a list `results` of objects: see docs/evidence.md.")
+    if not isinstance(found.get("holds"), bool | None):
+        raise InputError("`holds` of the audit must be true or false: see docs/evidence.md.")
     return tuple(map(_audit_result, listed))
 
 
-def _audit_holds(found: dict[str, Any]) -> bool | None:
-    """What the audit says of itself, where it does."""
-    holds = found.get("holds")
-    if holds is not None and not isinstance(holds, bool):
-        raise InputError("`holds` of the audit must be true or false: see docs/evidence.md.")
-    return holds
-
-
 def _audit_result(entry: dict[str, Any]) -> dict[str, Any]:
+    """Return the members of a result that the page shows, checked."""
     for name in ("name", "verdict"):
         text = entry.get(name)
         if not isinstance(text, str) or not text.isprintable() or not 1 <= len(text) <= _LONGEST_TEXT:
             raise InputError(f"`{name}` of a result of the audit must be one line of 1 to {_LONGEST_TEXT} characters.")
-    figures = {name: entry[name] for name in _HEADINGS if entry.get(name) is not None}
+    figures = {name: entry[name] for name in _FIGURES if entry.get(name) is not None}
     for name, value in figures.items():
         numbers = value if isinstance(value, list) and len(value) == 3 else [value]
         if not all(type(number) in (int, float) and abs(number) <= 1 for number in numbers):
             raise InputError(f"`{name}` in the audit must be a number from -1 to 1, or three (value, low, high).")
-    letter = {"letter": entry["letter"]} if entry.get("letter") in [*_ATTACKERS] else {}
+    letter = {"letter": entry["letter"]} if entry.get("letter") in [*"abcdef"] else {}
     return {**letter, "name": entry["name"], "verdict": entry["verdict"], **figures}
