@@ -88,7 +88,7 @@ def test_what_could_not_be_read_is_exit_code_5_unless_something_is_found(command
     (folder[0] / "no_ids.csv").write_text(no_ids)
     code, shown, _ = command("models", "--for", "no_ids.csv", "--label", "none")  # one feature too many
     assert code == 5
-    assert "nothing found in what could be looked into; 1 file could not (" in shown
+    assert "nothing found in what could be searched; 1 file could not (" in shown
     (folder[0] / "models" / "x").write_text(SECRET)
     assert command("models", "--for", "gone.csv", "--label", "none", "--id", "row_id")[0] == 1
 
@@ -102,7 +102,7 @@ def test_notes_name_what_the_scan_did_not_see(command, folder):
     code, shown, _ = command("models", "--for", "short.csv", "--id", "row_id")
     assert code == 0
     for text in (
-        "not looked into: old.zip",
+        "not searched: old.zip",
         "only ids compared",
         "1 id is too short",
         "1 row has",
@@ -120,7 +120,7 @@ def test_what_was_not_looked_into_is_said_and_with_strict_exit_code_5(command, f
     (models / "new.gz").write_bytes(b"\x1f\x8b" + bytes(50))
     code, shown, _ = command(*asked)
     assert code == 0
-    assert "nothing found in what could be looked into; 2 files could not (1 row, 3 files" in shown
+    assert "nothing found in what could be searched; 2 files could not (1 row, 3 files" in shown
     code, strict, _ = command(*asked, "--strict")
     assert code == 5
     assert strict == shown
@@ -132,7 +132,7 @@ def test_what_was_not_looked_into_is_said_and_with_strict_exit_code_5(command, f
     assert "nothing found (1 row," in shown
     code, shown, _ = command(*asked, "--strict", "--exclude", "*.zip", "--exclude", "*.gz", "--label", "none")
     assert code == 5  # with the label as a feature, only ids could be compared
-    assert "looked into; 1 file could not (" in shown
+    assert "searched; 1 file could not (" in shown
     (models / "log").write_text(f"{SECRET}\n")
     assert command(*asked, "--strict")[0] == 1
 
