@@ -153,7 +153,7 @@ def test_a_good_signature_is_reported_with_what_was_not_looked_at(command, signe
     result = command(*VERIFY)
     assert result.exit_code == 0
     assert f"good, by key {signed.public.keyid[:16]}" in result.stdout
-    assert "not looked at: give --state MODEL" in result.stdout
+    assert "not checked: give --state MODEL" in result.stdout
     assert "req [red] 1" in result.stdout
     assert "exact [bold]unlearning[/]" in result.stdout
     assert AFTER in result.stdout

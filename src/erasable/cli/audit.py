@@ -8,12 +8,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from erasable.cli._shared import Bars, IgnoredColumns, Json, RandomState, console, print_json, text_table, unmarked
+from erasable.cli._shared import (
+    Bars,
+    IgnoredColumns,
+    Json,
+    LabelColumn,
+    RandomState,
+    console,
+    print_json,
+    text_table,
+    unmarked,
+)
 from erasable.cli.app import FAILED
 from erasable.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from erasable.research.attacks import Audit, Estimate
+    from erasable.research.attacks import Audit
 
 
 def audit(
@@ -29,46 +39,37 @@ def audit(
     data: Annotated[
         str,
         typer.Option(
-            help="Rows to learn and to forget: `digits`, `margin`, `breast_cancer`, or a table of numbers: .csv, "
-            ".parquet, .npz, .svmlight; of a model with a schema, a raw table that it encodes."
+            help="Rows to learn and to forget: `digits`, `margin`, `breast_cancer`, or a table of numbers (.csv, "
+            ".parquet, .npz, .svmlight); for a model with a schema, a raw table that it encodes."
         ),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for `audit.html` and `audit.json`.")] = Path("audit"),
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Fewer rows, trials and shadow models: under two minutes.")
-    ] = False,
-    label: Annotated[
-        str | None,
-        typer.Option(
-            help="Column of the labels in a file; by default the one that the model's schema names, or `label`."
-        ),
-    ] = None,
-    id: Annotated[str | None, typer.Option(help="Column of the row ids in a file; it is no feature.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer rows, trials and models: under two minutes.")] = False,
+    label: LabelColumn = None,
+    id: Annotated[str | None, typer.Option(help="Column of the row ids; it is not a feature.")] = None,
     ignore: IgnoredColumns = None,
     group: Annotated[
         str | None,
         typer.Option(
-            help="Run no attack: show which share of the rows of each value of this column the model file stores. "
-            "Needs `--id`.",
+            help="Run no attack: show the share of rows that the model stores, by the values of this column. Needs "
+            "`--id`.",
             metavar="COLUMN",
         ),
     ] = None,
-    workers: Annotated[
-        int, typer.Option(min=1, help="Processes that models are dealt to; figures are the same for any number.")
-    ] = 1,
+    workers: Annotated[int, typer.Option(min=1, help="Processes to use; the figures do not depend on it.")] = 1,
     random_state: RandomState = 0,
     as_json: Json = False,
 ) -> None:
-    """Attack a way of forgetting with everything that its state tells, and report what works.
+    """Attack a way of forgetting with everything that its state reveals, and report what works.
 
-    Models learn half of the rows at a time and forget some. Attackers who read all that is stored then try to tell
-    rows that left from rows that were never there: by last bits, by remains, by shadow models, by snapshots, by which
-    rows were kept. A table of verdicts is printed; `audit.html` shows the curves, and `audit.json` has all figures, for
-    `erasable evidence --audit` too. Both hold counts and shares, no rows and no ids.
+    Models learn half of the rows at a time and forget some. Attackers who read everything stored then try to tell
+    forgotten rows from rows that were never learnt: by last bits, by remains, by shadow models, by snapshots, by which
+    rows were kept. The command prints a table of verdicts; `audit.html` shows the curves, and `audit.json` has all
+    figures, also for `erasable evidence --audit`. Both hold counts and shares, no rows and no ids.
 
     Exit code 0: the state after forgetting was that of learning the stored rows, bit for bit, and neither last bits nor
-    memory nor file held the row. Exit code 1: it was not, or they did. Where noise is part of a method bits cannot be
-    compared; exit code 0 means that the others told nothing.
+    memory nor file held the row. Exit code 1: it was not, or they did. If a method adds noise, bits cannot be compared;
+    exit code 0 then means that the others found nothing.
 
     For example:
 
@@ -108,28 +109,27 @@ def show(found: Audit, out: Path) -> None:
     """Print the verdicts."""
     page = console()
     head = ("attack", "verdict", "area under curve")
-    rows = [(f"({o.letter}) {o.name}", o.verdict, _cell(o.figures.auc)) for o in found.outcomes]
+    areas = [(o, o.figures.auc) for o in found.outcomes]
+    rows = [(f"({o.letter}) {o.name}", o.verdict, f"{e.value:.3f} ({e.low:.3f} to {e.high:.3f})") for o, e in areas]
     title = f"{found.title} on {found.data}: {found.rows:,} rows × {found.features:,} features"
     page.print(text_table(title, head, rows))
-    page.print(
-        f"states equal to learning the stored rows, bit for bit: {found.same_bits}; "
-        f"{100 * found.stored_share:.3g}% of the rows offered are stored."
-    )
+    same = f"states equal to learning the stored rows, bit for bit: {found.same_bits}"
+    page.print(f"{same}; {100 * found.stored_share:.3g}% of the rows offered are stored.")
     nothing = "no trace was seen" if found.noisy else "the state holds nothing of the rows that left"
     page.print(f"[bold]{nothing if found.holds else 'forgetting left a trace'}[/]")
     open_ones = sum(o.letter not in "ab" and not o.figures.at_chance for o in found.outcomes)
     if found.holds and open_ones:
-        page.print(f"{open_ones} attacks that this does not rule out tell something: see the page.")
+        page.print(f"{open_ones} attacks that this does not rule out reveal something: see the page.")
     page.print(f"{unmarked(out / 'audit.html')} has the curves, audit.json the figures.", soft_wrap=True)
 
 
 def _show_groups(path: str, data: str, id: str | None, group: str, *, as_json: bool) -> None:
-    """Print the share kept by group."""
+    """Print the share of rows that a model stores, by group."""
     from erasable.estimators import load
     from erasable.research.attacks.groups import kept_by_group, read_groups
 
     if id is None:
-        raise ConfigurationError("--group needs --id: the column by which stored rows are known.")
+        raise ConfigurationError("--group needs --id: the column that identifies stored rows.")
     stored = load(path).core_ids_.tolist()
     found = kept_by_group(stored, *read_groups(data, id, group, type(stored[0]) if stored else str))
     if as_json:
@@ -149,7 +149,3 @@ def _show_groups(path: str, data: str, id: str | None, group: str, *, as_json: b
     ]
     head = (group, "rows", "stored", "share", "99% interval", "of the average")
     console().print(text_table(f"Who is stored: {100 * overall:.1f}% of all rows", head, rows))
-
-
-def _cell(e: Estimate) -> str:
-    return f"{e.value:.3f} ({e.low:.3f} to {e.high:.3f})"

@@ -19,25 +19,24 @@ def evidence(
     key: Annotated[
         list[Path] | None,
         typer.Option(
-            help="Public key of a signer; may be given again. [default: signatures are not checked]", metavar="FILE"
+            help="Public key of a signer. Repeat it for several. [default: signatures are not checked]", metavar="FILE"
         ),
     ] = None,
-    scan: Annotated[Path | None, typer.Option(help="What `erasable scan --json` printed.", metavar="JSON")] = None,
+    scan: Annotated[Path | None, typer.Option(help="The output of `erasable scan --json`.", metavar="JSON")] = None,
     audit: Annotated[Path | None, typer.Option(help="Results of an audit.", metavar="JSON")] = None,
     request_ids: Annotated[
-        bool,
-        typer.Option("--request-ids", help="Show request ids that are not random, too: none of them names anybody."),
+        bool, typer.Option("--request-ids", help="Also show request ids that are not random: none names anybody.")
     ] = False,
     as_json: Json = False,
 ) -> None:
     """Write an evidence pack: one page that prints well and names nobody, with copies of the receipts.
 
-    The page says what was asked and done, with digests; whether the model verifies and the signatures are good; what a
-    scan and an audit found, where their results are given; what all of it covers, what not, and which attacks work.
+    The page lists the requests with digests, whether the model verifies and the signatures are good, the results of a
+    scan and an audit if given, what all of it covers and what not, and which attacks work.
 
-    It is written also where something does not hold, and says so. Exit code 4: the model does not verify, or is damaged
-    and gets no page. Exit code 3: a receipt is none, or its signature is wrong. Exit code 1: the scan found remains, or
-    the audit a trace.
+    It is also written if a check fails, and says so. Exit code 4: the model does not verify, or is damaged and gets no
+    page. Exit code 3: a file is no receipt, or its signature is wrong. Exit code 1: the scan found remains, or the
+    audit a trace.
 
     For example:
 
@@ -52,7 +51,7 @@ def evidence(
     try:
         with Bars(quiet=as_json) as bars:
             found = make(model, receipts, out, **given, progress=bars.of("verifying"))
-    except StateFormatError as error:  # as `verify` has it
+    except StateFormatError as error:
         raise VerificationError(str(error)) from error
     remains = 0 if found.scan is None else found.scan["found"]
     if as_json:

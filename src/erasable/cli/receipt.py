@@ -1,4 +1,4 @@
-"""``erasable receipt``: what a receipt says, and whether it holds."""
+"""``erasable receipt``: check a receipt and show what it states."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def verify(
     key: Annotated[Path, typer.Option(help="The signer's public key: a .pub.pem file.", readable=False)],
     state: Annotated[
         Path | None,
-        typer.Option(help="The model the receipt speaks of. [default: only the signature is checked]", readable=False),
+        typer.Option(help="The model the receipt is about. [default: only the signature is checked]", readable=False),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -49,7 +49,7 @@ def verify(
 
 
 def _check_model(receipt: Receipt, path: Path, *, quiet: bool) -> int:
-    """The rows that were verified in the model the receipt speaks of."""
+    """Verify the model that the receipt is about, and return how many rows it stores."""
     from erasable.audit.receipts import check_state
     from erasable.operations.verify import verify_file
 
@@ -63,12 +63,13 @@ def _check_model(receipt: Receipt, path: Path, *, quiet: bool) -> int:
 
 
 def _show(receipt: Receipt, keyid: str, rows: int | None) -> None:
+    """Print what was checked, and what the receipt states."""
     from erasable.core.names import told_spelling
 
     others = f"; the receipt has {receipt.signatures} signatures" if receipt.signatures > 1 else ""
     checks = [("signature", f"good, by key {keyid[:16]}{others}")]
     if rows is None:
-        checks.append(("state", "not looked at: give --state MODEL"))
+        checks.append(("state", "not checked: give --state MODEL"))
     else:
         checks.append(("state", "the model is the state after"))
         checks.append(("verified", f"{rows} core rows learnt again give the same state"))
