@@ -151,3 +151,9 @@ def test_what_cannot_be_is_refused_and_changes_nothing(options, message):
 def test_a_label_without_a_share_is_refused():
     with pytest.raises(InputError):
         classifier(balance=1.0, class_shares={"rare": 0.25, "other": 0.75}).fit(X, Y)
+
+
+def test_the_guarantee_names_all_surviving_rows():
+    model = classifier()
+    assert "all surviving rows" in str(model.guarantee)
+    assert model.fit(X, Y).guarantee == model.guarantee != ErasableClassifier().guarantee

@@ -25,6 +25,7 @@ class LinearEstimator(ErasableEstimator):
     """An estimator whose predictions are a linear function of rows on a grid."""
 
     FORMAT: ClassVar[str] = "erasable-linear"
+    selection: str
     _tensors = True
 
     # -- learning ------------------------------------------------------------------------------------------------
@@ -113,7 +114,9 @@ class LinearEstimator(ErasableEstimator):
     @property
     def guarantee(self) -> Guarantee:
         """Exact system-aware unlearning, bitwise, and what a feature map makes you see to."""
-        return self._model.guarantee if self.__sklearn_is_fitted__() else linear_guarantee(map_of(self))
+        if self.__sklearn_is_fitted__():
+            return self._model.guarantee
+        return linear_guarantee(map_of(self), independent=self.selection == "independent")
 
     @property
     def coef_(self) -> Float64s:

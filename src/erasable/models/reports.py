@@ -58,6 +58,16 @@ BITWISE = Guarantee(
 )
 
 
+#: What models promise that decide about each row alone.
+BITWISE_ON_ALL_ROWS = Guarantee(
+    "exact traditional and system-aware unlearning (Definitions 2.1 and 2.3): equal to learning all surviving rows, "
+    "also those that were never stored",
+    of="state",
+    bitwise=True,
+    assumptions=("public moments and class shares were not drawn from forgotten rows", "ids were distinct"),
+)
+
+
 def on_core_rows(own: Guarantee | None, named: str) -> Guarantee:
     """What a learner's own promise becomes on core rows: Theorem 3.1 is about promises that speak of the state."""
     if own is None:

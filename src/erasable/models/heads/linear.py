@@ -36,7 +36,7 @@ from erasable.core.weights import to_float32
 from erasable.errors import ConfigurationError, ExactnessError, VerificationError
 from erasable.features import FeatureMap
 from erasable.models.inputs import ONE, RowWeights, label_type, pick
-from erasable.models.reports import BITWISE, Guarantee
+from erasable.models.reports import BITWISE, BITWISE_ON_ALL_ROWS, Guarantee
 from erasable.models.selections.leverage import GridSelection
 from erasable.models.strategies import Derived, Head, Specification, Tensor, classes_of, in_blocks
 from erasable.validation import positive_number
@@ -332,7 +332,7 @@ class LinearHead(Head):
 
     def guarantee(self, model: Model) -> Guarantee:
         """Exact system-aware unlearning, bitwise, and what the feature map assumes of the caller."""
-        return linear_guarantee(model.feature_map)
+        return linear_guarantee(model.feature_map, independent=model.selection.independent)
 
     # -- sums ------------------------------------------------------------------------------------------------------
 
@@ -453,9 +453,10 @@ class LinearHead(Head):
         return model.consistent_read(without_rows)
 
 
-def linear_guarantee(feature_map: FeatureMap | None) -> Guarantee:
-    """Exact system-aware unlearning, bitwise, and what the feature map assumes of the caller."""
-    return replace(BITWISE, assumptions=() if feature_map is None else feature_map.assumptions)
+def linear_guarantee(feature_map: FeatureMap | None, *, independent: bool) -> Guarantee:
+    """Exact unlearning, bitwise, and what the feature map assumes of the caller."""
+    base = BITWISE_ON_ALL_ROWS if independent else BITWISE
+    return replace(base, assumptions=base.assumptions + (() if feature_map is None else feature_map.assumptions))
 
 
 def functions_of(model: Model) -> tuple[Float64s, Float64s]:
