@@ -21,7 +21,8 @@ from hypothesis import given
 from hypothesis import strategies as hs
 
 from erasable import ErasableClassifier
-from erasable.audit.stored import fingerprint, stored_components
+from erasable.audit.stored import stored_components
+from erasable.core.fingerprint import fingerprint
 
 plain = hs.sampled_from([None, False, True, 0, 1, -7, 0.0, -0.0, 1.0, 1e300, "", "a", "b", " ", b"", b"a", b" "])
 values = hs.recursive(

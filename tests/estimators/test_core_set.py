@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
 import pickle
 from typing import Any
 
@@ -21,6 +22,7 @@ from sklearn.tree import DecisionTreeClassifier
 from threadpoolctl import threadpool_limits
 
 from erasable import ErasableClassifier, verify
+from erasable.core.fingerprint import fingerprint
 from erasable.coresets import LeverageThreshold, RandomSubsample, SupportVectors
 from erasable.errors import (
     ChangedMeanwhileError,
@@ -29,8 +31,7 @@ from erasable.errors import (
     VerificationError,
 )
 from erasable.estimators.core_set import CoreSetUnlearner
-from erasable.estimators.learner_head import selected_rows
-from erasable.estimators.learners import Constant, described, fingerprint
+from erasable.estimators.learners import Constant, described, selected_rows
 from erasable.models.core_rows import CoreRows, Row
 from erasable.models.model import Model
 from erasable.models.reports import SAME_BITS_AGAIN
@@ -51,6 +52,7 @@ from tests.estimators.cases import (
 )
 from tests.research.baselines.cases import FitOnly, facts
 
+contents = functools.partial(fingerprint, contents_only=True)
 N = 240
 X, Y = make_rows(N)
 IDS = [SECRET_ID + i for i in range(N)]
@@ -104,7 +106,7 @@ def assert_same(model, other):
     if isinstance(model.learner, NewtonUnlearner):
         np.testing.assert_allclose(model.decision_function(X), other.decision_function(X), rtol=1e-9, atol=1e-12)
     elif isinstance(model.learner, KNeighborsClassifier):  # its tree counts the questions it was asked
-        assert fingerprint(model._model.cache["learner"]) == fingerprint(other._model.cache["learner"])
+        assert contents(model._model.cache["learner"]) == contents(other._model.cache["learner"])
     else:
         assert facts(model._model.cache["learner"]) == facts(other._model.cache["learner"])
     assert (model.predict(X) == other.predict(X)).all()
@@ -656,20 +658,20 @@ def test_parameters_are_described_without_addresses():
 @every_learner
 def test_fingerprints_are_of_contents(name):
     learner = learnt(MAPS["subsample"], name)._model.cache["learner"]
-    right = fingerprint(learner)
-    assert fingerprint(pickle.loads(pickle.dumps(learner))) == right
+    right = contents(learner)
+    assert contents(pickle.loads(pickle.dumps(learner))) == right
     learner.predict(X)
-    assert fingerprint(learner) == right
-    assert fingerprint(learnt(RandomSubsample(0.4, random_state=1), name)._model.cache["learner"]) != right
+    assert contents(learner) == right
+    assert contents(learnt(RandomSubsample(0.4, random_state=1), name)._model.cache["learner"]) != right
 
 
 def test_fingerprints_survive_a_cycle_and_see_every_part():
     loop = [1]
     loop.append(loop)
-    assert fingerprint(loop) != fingerprint([1])
+    assert contents(loop) != contents([1])
     values = [0, False, None, "", b"", 0.0, -0.0, (), [], {}, {0}, np.zeros(1), np.zeros(2), np.zeros(1, "f4"), object]
     values += [np.zeros(1, dtype=[("a", "i1"), ("b", "f8")]), sp.csr_array(np.eye(2)), np.array(["a"], dtype=object)]
-    assert len({fingerprint(v) for v in values}) == len(values)
+    assert len({contents(v) for v in values}) == len(values)
 
 
 def test_verification_finds_what_was_tampered_with():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import pickle
 
 import numpy as np
@@ -17,12 +18,13 @@ from sklearn.tree import DecisionTreeClassifier
 from threadpoolctl import threadpool_limits
 
 from erasable import CoreSetUnlearner
+from erasable.core.fingerprint import fingerprint
 from erasable.coresets import RandomSubsample
 from erasable.errors import NoRowsError
-from erasable.estimators.learner_head import selected_rows
-from erasable.estimators.learners import fingerprint
+from erasable.estimators.learners import selected_rows
 from tests.research.baselines.cases import facts, holds
 
+contents = functools.partial(fingerprint, contents_only=True)
 LEARNERS = {
     "ridge": RidgeClassifier(),
     "SGD": SGDClassifier(),
@@ -56,7 +58,7 @@ def learnt(model):
         "ids": facts(model.core_ids_),
         "features": model.n_features_in_,
         "rows": facts([selected_rows(model._model).rows, selected_rows(model._model).labels]),
-        "learner": fingerprint(model._model.cache["learner"]),
+        "learner": contents(model._model.cache["learner"]),
         "digest": model.state_digest() if model.n_core_ else None,
     }
 

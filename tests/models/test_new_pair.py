@@ -16,7 +16,7 @@ from erasable.core.grid import Grid
 from erasable.core.kernels import Kernel, Points
 from erasable.coresets import RandomSubsample
 from erasable.errors import ConfigurationError, ExactnessError, StateFormatError, VerificationError
-from erasable.estimators.learner_head import CoreSetSelection
+from erasable.estimators.core_set import CoreSetSelection
 from erasable.models.access import rows_of
 from erasable.models.configuration import Configuration
 from erasable.models.files import files_of, read_model, write

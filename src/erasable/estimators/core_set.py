@@ -3,30 +3,37 @@
 from __future__ import annotations
 
 import copy
-from typing import Any, Self
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
+from sklearn.base import clone
 from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 
-from erasable.core.layout import Buffer, canonical_json, read_sealed
-from erasable.coresets import CoreSetMap, check_core_set
-from erasable.errors import ConfigurationError
+from erasable.core.arrays import Float64s
+from erasable.core.layout import Buffer, SparseColumns, Tensors, canonical_json, read_sealed
+from erasable.core.selector import Decisions, Progress
+from erasable.coresets import CoreSetMap, check_core_set, core_positions
+from erasable.errors import ConfigurationError, ErasableError, StateFormatError, VerificationError
 from erasable.estimators.base import ErasableClassifierBase
-from erasable.estimators.learner_head import (
-    CoreSetSelection,
-    LearnerHead,
-    configuration_of,
-    core_set_guarantee,
-    for_rows,
-)
-from erasable.estimators.learners import check_estimator_parameter
+from erasable.estimators.learners import LearnerHead, SelectedRows, check_estimator_parameter, core_set_guarantee
+from erasable.features import FeatureMap
 from erasable.models.configuration import Configuration
+from erasable.models.core_rows import CoreRows
 from erasable.models.files import Fetch
+from erasable.models.inputs import array_of
 from erasable.models.model import Model
 from erasable.models.reports import Guarantee
 from erasable.models.state import State, layout_of
+from erasable.models.strategies import Positions, Selection, SelectionResult
 from erasable.validation import switch
+
+if TYPE_CHECKING:
+    from erasable.models.heads.linear import ExactSums
 
 
 def _offers(method: str) -> Any:
@@ -150,8 +157,12 @@ class CoreSetUnlearner(ErasableClassifierBase):
 
     def _start(self, X: Any, y: Any, classes: Any, *, streaming: bool) -> Model:
         self._check_parameters()
-        fixed = configuration_of(self.core_set, self.learner, self.one_shot, self.reproducible)
-        return Model(for_rows(fixed, X))
+        return Model(self._copied_configuration(columns=int(X.shape[1]), sparse=sp.issparse(X)))
+
+    def _copied_configuration(self, **rows: Any) -> Configuration:
+        """Return a configuration with copies of what the caller gave."""
+        selection = CoreSetSelection(copy.deepcopy(self.core_set), bool(self.one_shot), **rows)
+        return Configuration(selection, LearnerHead(clone(self.learner), bool(self.reproducible)))
 
     def _check_unchanged(self, model: Model, classes: Any) -> None:
         """All rows are learnt at once: there is nothing to go on with."""
@@ -180,7 +191,7 @@ class CoreSetUnlearner(ErasableClassifierBase):
         meta, _ = read_sealed(head)
         self._check_kind(meta, "erasable-core-set")
         self._check_parameters()
-        configuration = configuration_of(self.core_set, self.learner, self.one_shot, self.reproducible)
+        configuration = self._copied_configuration()
         for name, wanted in layout_of(configuration).described(configuration).items():
             if name not in ("n_features", "layout") and canonical_json(meta.get(name)) != canonical_json(wanted):
                 raise ConfigurationError(f"like has another {name} than the file was made with: give the same.")
@@ -204,3 +215,124 @@ class CoreSetUnlearner(ErasableClassifierBase):
         if hasattr(learner, "__sklearn_tags__"):
             tags.input_tags.sparse = get_tags(learner).input_tags.sparse
         return tags
+
+
+@dataclass(frozen=True, eq=False)
+class CoreSetSelection(Selection):
+    """Rows that a core-set map selects, stored as the numbers that they are: dense, or sparse if they are given so."""
+
+    core_set: CoreSetMap
+    one_shot: bool = False
+    columns: int = 0
+    sparse: bool = False
+
+    NAME = "core-set"
+
+    def __post_init__(self) -> None:
+        if self.sparse and self.columns >= 2**31:
+            raise ConfigurationError("sparse rows of a core set may have fewer than 2**31 columns: hash them to fewer.")
+
+    @property
+    def grid(self) -> Any:
+        """Sparse rows are held as the rows of a grid are."""
+        return SparseColumns(self.columns) if self.sparse else None
+
+    @property
+    def one_by_one(self) -> bool:
+        """All rows are selected from at once."""
+        return False
+
+    @property
+    def n_features(self) -> int:
+        """Columns of the rows."""
+        return self.columns
+
+    def check(self, c: Configuration) -> None:
+        """A core-set map selects from numbers and knows no names."""
+        if c.feature_map is not None or c.feature_names is not None or c.order_key is not None:
+            raise ConfigurationError("a core-set map has no feature map, names of columns or order of rows.")
+
+    def empty(self) -> npt.NDArray[Any]:
+        """No rows of numbers."""
+        return np.empty((0, self.columns))
+
+    def prepared(self, X: Any, feature_map: FeatureMap | None, core: CoreRows) -> Any:
+        """The rows as they are."""
+        if len(core) or X.shape[1] != self.columns:
+            raise ConfigurationError("a model of this kind learns all its rows at once: fit it, and save it.")
+        return X
+
+    def select(
+        self,
+        rows: Any,
+        core: CoreRows,
+        sums: ExactSums | None,
+        labels: npt.NDArray[Any],
+        ids: Any,
+        progress: Progress | None,
+        **sizes: int | None,
+    ) -> SelectionResult:
+        """What the map selects."""
+        keys = ids.tolist() if isinstance(ids, np.ndarray) else ids
+        index = core_positions(self.core_set, rows, labels, keys)
+        return SelectionResult(index, [SelectedRows.chosen(rows, labels, keys, index).rows], Decisions())
+
+    def select_again(
+        self, rows: Any, labels: Sequence[Any], ids: Sequence[Any], progress: Progress | None
+    ) -> tuple[Positions, Float64s | None]:
+        """Select from the stored rows: all of them, in the same order, or it is refused."""
+        n = len(ids)
+        try:
+            index = np.asarray(self.core_set.select(rows, array_of(labels), ids) if n else np.empty(0), dtype=np.intp)
+        except ErasableError as error:
+            raise VerificationError(f"the core-set map refuses the stored rows: {error}") from error
+        if index.tolist() != list(range(n)):
+            raise VerificationError(
+                f"the core-set map selects {len(index)} of the {n} stored rows again, or in another order: "
+                "they are not a core set that it gives."
+            )
+        if progress is not None:
+            progress(n, n)
+        return index, None
+
+    def check_stored(self, rows: Any) -> None:
+        """Any finite rows may have been stored."""
+
+    def row_tensors(self, rows: Any) -> Tensors:
+        """64-bit integers with the bits of the numbers, and where they stand."""
+        return SelectedRows(rows, [], []).tensors()
+
+    def read_rows(self, tensors: dict[str, npt.NDArray[Any]]) -> Any:
+        """The numbers, finite; sparse ones in canonical form."""
+        rows = _sparse_rows(tensors, self.columns) if self.sparse else tensors["rows"].view(np.float64).copy()
+        if rows.shape != (rows.shape[0], self.columns):
+            raise StateFormatError("its parts do not fit together.")
+        if not np.isfinite(rows if isinstance(rows, np.ndarray) else rows.data).all():
+            raise StateFormatError("its rows hold NaN or infinity.")
+        return rows
+
+    def describe(self) -> dict[str, Any]:
+        """See :class:`Selection`; the names are those of format version 1."""
+        layout = "csr" if self.sparse else "dense"
+        return {
+            "core_set": self.core_set.describe(),
+            "one_shot": self.one_shot,
+            "n_features": self.columns,
+            "layout": layout,
+        }
+
+
+def _sparse_rows(tensors: dict[str, npt.NDArray[Any]], d: int) -> Any:
+    values, columns, ends = (tensors[f"rows.{name}"] for name in ("data", "indices", "ends"))
+    if not (len(values) == len(columns) == ends[-1] and ends[0] == 0 and (np.diff(ends) >= 0).all()):
+        raise StateFormatError("its sparse rows do not fit together.")
+    if len(columns) and not (columns.min() >= 0 and columns.max() < d):
+        raise StateFormatError("its sparse rows have entries outside their columns.")
+    within = np.ones(len(columns), dtype=bool)
+    within[ends[:-1][ends[:-1] < len(columns)]] = False  # where a row begins, its first column may be any
+    if (np.diff(columns, prepend=-1)[within] <= 0).any() or not values.view(np.float64).all():
+        raise StateFormatError("its sparse rows are not in canonical form: sorted columns, no zeros.")
+    narrow = np.int32 if max(d, len(values)) < 2**31 else np.int64
+    return sp.csr_array(
+        (values.view(np.float64).copy(), columns.astype(narrow), ends.astype(narrow)), shape=(len(ends) - 1, d)
+    )

@@ -1,27 +1,255 @@
-"""Any scikit-learn classifier as a part of a model that forgets: one class, or none, must not stop it."""
+"""Any scikit-learn classifier as the head of a model: trained on the core rows, compared and described.
+
+The state is the core rows with their names, and a description of map and learner. The fitted learner is a function of
+these, and is trained again when a file is read; bytes cannot hold it, and hold no code.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import pickle
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.base import clone, is_regressor
-from sklearn.neighbors import BallTree, KDTree
 from sklearn.utils.validation import has_fit_parameter
 
+from erasable.core.arrays import Float64s
+from erasable.core.fingerprint import fingerprint
 from erasable.core.layout import Tensors, canonical_json, digest_of, parts
-from erasable.core.names import Key, key_tensors, kind_of, write_label
-from erasable.coresets import CoreSetMap
-from erasable.errors import ConfigurationError
-from erasable.models.inputs import array_of, encode, pick
+from erasable.core.names import Key, Label, key_tensors, kind_of, write_label
+from erasable.coresets import CoreSetMap, core_positions
+from erasable.errors import (
+    ChangedMeanwhileError,
+    ConfigurationError,
+    ErasableError,
+    NoRowsError,
+    StateFormatError,
+    VerificationError,
+)
+from erasable.models.configuration import Configuration
+from erasable.models.core_rows import CoreRows, overwrite
+from erasable.models.inputs import RowWeights, array_of, encode, pick
+from erasable.models.model import Model
+from erasable.models.reports import SAME_BITS_AGAIN, Guarantee, on_core_rows
+from erasable.models.strategies import Derived, Head, Specification
 
-_PLAIN = (bool, int, float, complex, str, bytes, type(None), np.generic)
+if TYPE_CHECKING:
+    from erasable.models.heads.linear import ExactSums
+    from erasable.models.state import State
+
+
+@dataclass(frozen=True, eq=False)
+class LearnerHead(Head):
+    """A learner that is trained at once on the core rows, and forgets by itself or is trained again."""
+
+    learner: Any  # unfitted, as it was when the model was made
+    reproducible: bool = True
+
+    NAME = "learner"
+    trains_at_once = True
+
+    def check(self, c: Configuration) -> None:
+        """Raise ConfigurationError unless the rows are numbers as they were given."""
+        if c.selection.NAME != "core-set":
+            raise ConfigurationError("a learner needs rows that a core-set map selected.")
+
+    def guarantee(self, model: Model) -> Guarantee:
+        """System-aware unlearning with S' = C(S), with the learner's epsilon and delta."""
+        return core_set_guarantee(model.configuration)
+
+    # -- training --------------------------------------------------------------------------------------------------
+
+    def train(self, c: Configuration, rows: list[Any], labels: list[Any], ids: list[Any]) -> tuple[list[int], Any]:
+        """The learner, and the positions of the rows that it keeps."""
+        selected, learner = self._trained(c, SelectedRows(rows[0], labels, ids))
+        if not selected.ids:
+            raise NoRowsError("the learner kept none of the core rows: let it keep more.")
+        kept = set(selected.ids)
+        return [i for i, key in enumerate(ids) if key in kept], {"learner": learner}
+
+    def _trained(self, c: Configuration, selected: SelectedRows) -> tuple[SelectedRows, Any]:
+        return train_on(selected, c.selection.core_set, self.learner, self.reproducible)
+
+    def forget(self, model: Model, leaving: list[Any]) -> int:
+        """Remove rows; the learner forgets them by itself, or is trained again."""
+        old = selected_rows(model)
+        try:
+            return self._without(model, old, set(leaving))
+        finally:
+            overwrite(old.rows)
+
+    def _without(self, model: Model, old: SelectedRows, gone: set[Any]) -> int:
+        c, before, learner = model.configuration, model.version_token, model.cache["learner"]
+        core_set = c.selection.core_set
+        left = old.take([i for i, key in enumerate(old.ids) if key not in gone])
+        if not core_set.stable and left.ids:
+            labels = array_of(left.labels)
+            index = core_positions(core_set, left.rows, labels, left.ids)
+            left = SelectedRows.chosen(left.rows, labels, left.ids, index)
+        by_itself = forgets(self.learner) and not isinstance(learner, Constant) and left.n_classes > 1
+        retrained = 0
+        if not by_itself:  # it may refuse these rows, and nothing was changed yet
+            left, learner = self._trained(c, left)
+            retrained = 0 if learner is None or isinstance(learner, Constant) else len(left.ids)
+        if model.version_token is not before:
+            raise ChangedMeanwhileError("the model changed while rows were being forgotten: ask for them again.")
+        model.version_token = None
+        if by_itself:
+            kept = set(left.ids)
+            ids = [key for key in old.ids if key not in kept]
+            quietly = getattr(learner, "forget_quietly", None)  # this model warns for it
+            report = learner.forget(ids=ids) if quietly is None else quietly(ids)
+            retrained = int(getattr(report, "rows_retrained", 0))
+            left, learner = agreed(left, learner, core_set)
+        subjects = dict(zip(old.ids, model.core.subjects(), strict=True))
+        owners = [subjects[key] for key in left.ids]  # the map may have put them into another order
+        model.core.erase()
+        model.core = CoreRows(left.rows, left.ids, owners, left.labels, c.selection.grid)
+        model.cache = {"learner": learner}
+        model.version_token = object()
+        return retrained
+
+    # -- states ----------------------------------------------------------------------------------------------------
+
+    def derive(
+        self, c: Configuration, rows: Any, labels: Sequence[Any], row_weights: RowWeights | None, sums: ExactSums | None
+    ) -> Derived:
+        """Nothing is stored."""
+        return {}
+
+    def specification(self, c: Configuration, labels: Collection[Any], n: int, *, weighted: bool) -> Specification:
+        """Nothing is stored."""
+        return {}
+
+    def cache_from(self, state: State) -> dict[str, Any]:
+        """The learner, trained on the stored rows.
+
+        Raises
+        ------
+        StateFormatError
+            When no such learner can have been trained on these rows.
+        """
+        stored = SelectedRows(state.rows.copy(), list(state.labels), list(state.ids))
+        refusal = None
+        try:
+            selected, learner = self._trained(state.configuration, stored)
+        except ErasableError:
+            raise
+        except Exception as error:  # whatever a learner says of rows that it cannot have been trained on
+            refusal = StateFormatError(
+                f"not a state: the learner cannot be trained on the stored rows ({type(error).__name__})."
+            )
+        if refusal is not None:
+            raise refusal  # outside of the block, where it would carry the original, and with it values, along
+        if selected.ids != stored.ids:
+            raise StateFormatError("not a state: the learner does not keep all of the stored rows.")
+        return {"learner": learner}
+
+    def verify(self, model: Model) -> None:
+        """Train on the stored rows from nothing, and compare learners."""
+        learner, selected = model.cache["learner"], selected_rows(model)
+        again, trained = self._trained(model.configuration, selected)
+        overwrite(selected.rows)
+        if again.ids != selected.ids:
+            raise VerificationError(
+                f"the learner keeps {len(again.ids)} of the {len(selected.ids)} stored rows when it is trained anew."
+            )
+        if not same_learner(learner, trained, reproducible=self.reproducible):
+            raise VerificationError(
+                "the learner is not what training it on the stored rows gives. If it was trained on another machine, "
+                "or with other libraries, verify there; should it never give the same bits twice, say "
+                "reproducible=False."
+            )
+        if isinstance(getattr(learner, "model_", None), Model):
+            learner.model_.verify()
+
+    def check_verifiable(self) -> None:
+        """Raise VerificationError if the learner promises nothing about its state."""
+        if forgets(self.learner) and getattr(getattr(self.learner, "guarantee", None), "of", None) == "model":
+            raise VerificationError(
+                "nothing is promised of this state: the learner's guarantee is of its model alone. Verification needs "
+                "a learner whose state, too, is that of training on the rows left."
+            )
+
+    # -- predicting ------------------------------------------------------------------------------------------------
+
+    def n_classes(self, model: Model) -> int:
+        """How many classes the learner can predict."""
+        return len(self.classes(model))
+
+    def classes(self, model: Model) -> tuple[Label, ...]:
+        """The classes that the learner can predict."""
+        own = getattr(model.cache.get("learner"), "classes_", None)
+        return super().classes(model) if own is None else tuple(np.asarray(own).tolist())
+
+    def scores(self, model: Model, X: Any) -> Float64s:
+        """The learner's scores; zeros if one class is left."""
+        learner = model.cache["learner"]
+        if isinstance(learner, Constant):
+            return np.zeros((X.shape[0], 1))
+        scores = np.asarray(learner.decision_function(X))
+        return scores if scores.ndim > 1 else scores[:, None]
+
+    def predict(self, model: Model, X: Any) -> npt.NDArray[Any]:
+        """What the learner predicts."""
+        learner = model.cache["learner"]
+        found = np.asarray(learner.predict(X))
+        return array_of(model.classes)[found] if isinstance(learner, Constant) else found
+
+    def predict_proba(self, model: Model, X: Any) -> Float64s:
+        """The learner's probabilities; one if one class is left."""
+        learner = model.cache["learner"]
+        if isinstance(learner, Constant):
+            return np.ones((X.shape[0], 1))
+        return np.asarray(learner.predict_proba(X))
+
+    def nbytes(self, model: Model) -> int:
+        """Bytes of the labels and the fitted learner."""
+        return 8 * len(model.core) + len(pickle.dumps(model.cache.get("learner")))
+
+    def describe(self) -> dict[str, Any]:
+        """See :class:`Head`; the names are those of format version 1."""
+        return {"learner": described(self.learner), "reproducible": self.reproducible}
+
+
+def selected_rows(model: Model) -> SelectedRows:
+    """The core rows of a model as learners take them."""
+    return SelectedRows(model.core.rows(), model.core.labels(), model.core.ids())
+
+
+def core_set_guarantee(c: Configuration) -> Guarantee:
+    """System-aware unlearning with S' = C(S), with the learner's epsilon and delta; or of the model alone."""
+    base, stable = c.head.learner, c.selection.core_set.stable
+    where = "S' = C(S)" + (" less what the learner passes over" if hasattr(type(base), "core_ids_") else "")
+    by = "Definition 2.3, by Theorem 3.1" if stable else "Definition 2.3, for one request"
+    named = f"system-aware unlearning ({by}) with {where}"
+    equal = "equal to training the learner on the surviving core rows"
+    if forgets(base):
+        promise = on_core_rows(getattr(base, "guarantee", None), named)
+    elif c.head.reproducible:
+        promise = Guarantee(f"exact {named}: {equal}", of="state", bitwise=True, assumptions=(SAME_BITS_AGAIN,))
+    else:
+        promise = Guarantee(
+            f"{named}, approximate: of the same law as training the learner on the surviving core rows, "
+            "not of the same bits",
+            of="state",
+            assumptions=("each training draws its random numbers afresh",),
+        )
+    if not stable:
+        one = "one request of forgetting after each fit: the core-set map is not stable"
+        promise = replace(
+            promise, definition=f"one-shot: {promise.definition}", assumptions=(*promise.assumptions, one)
+        )
+    return promise
+
+
+# -- learners --------------------------------------------------------------------------------------------------
 
 
 class Constant:
@@ -43,68 +271,6 @@ def check_estimator_parameter(estimator: Any, name: str = "estimator") -> None:
             f"{name} must be a scikit-learn classifier (an instance with fit and predict); "
             f"got {f'the class {estimator.__name__}' if isinstance(estimator, type) else type(estimator).__name__}."
         )
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class SelectedRows:
-    """Core rows in order of selection: a float64 array or CSR in canonical form, with their labels and ids."""
-
-    rows: Any
-    labels: list[Any]
-    ids: list[Key]
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.rows, np.ndarray):
-            object.__setattr__(self, "rows", _without_history(self.rows))
-
-    @classmethod
-    def chosen(cls, X: Any, y: npt.NDArray[Any], keys: Sequence[Key], index: npt.NDArray[np.intp]) -> SelectedRows:
-        """Copies of the rows at these positions."""
-        if isinstance(X, np.ndarray):
-            rows = X[index].astype(np.float64, order="C", copy=False)
-        else:
-            rows = sp.csr_array(X[index], dtype=np.float64)
-            rows.sum_duplicates()
-            rows.eliminate_zeros()
-            if max(rows.shape[1], rows.nnz) < 2**31:  # the width of the positions is no trace of other rows
-                rows.indices, rows.indptr = rows.indices.astype(np.int32), rows.indptr.astype(np.int32)
-        return cls(rows, pick(y, index), pick(keys, index))
-
-    def take(self, index: list[int]) -> SelectedRows:
-        """Copies of some of them."""
-        return SelectedRows(self.rows[index], [self.labels[i] for i in index], [self.ids[i] for i in index])
-
-    @property
-    def n_classes(self) -> int:
-        """How many classes they are of."""
-        return len(set(self.labels))
-
-    def tensors(self) -> Tensors:
-        """The rows in the layout of files: 64-bit integers with the bits of the numbers, and where they stand."""
-        if isinstance(self.rows, np.ndarray):
-            return {"rows": ("I64", self.rows.view(np.int64))}
-        values = {"data": self.rows.data.view(np.int64), "indices": self.rows.indices, "ends": self.rows.indptr}
-        return {f"rows.{name}": ("I64", array) for name, array in values.items()}
-
-    def digest(self) -> str:
-        """SHA-256 of the rows, labels and ids in order."""
-        meta = {
-            "n_features": int(self.rows.shape[1]),
-            "layout": "dense" if isinstance(self.rows, np.ndarray) else "csr",
-            "classes": [write_label(c) for c in sorted(set(self.labels))],
-            "class_kind": kind_of(self.labels[0]) if self.labels else None,
-            "id_kind": kind_of(self.ids[0]) if self.ids else None,
-        }
-        labels: Tensors = {"labels": ("I32", encode(self.labels)[1])}
-        return digest_of(parts(meta, {**self.tensors(), **labels, **key_tensors("ids", self.ids)}))
-
-
-def _without_history(rows: Any) -> sp.csr_array:
-    """CSR in canonical form that says so: SciPy remembers which of its forms were asked for, and pickles it."""
-    n, d = rows.shape
-    plain = sp.csr_array((rows.data, rows.indices, rows.indptr), shape=(int(n), int(d)))
-    plain.has_canonical_format = True
-    return plain
 
 
 def train_on(core: SelectedRows, core_set: CoreSetMap, base: Any, reproducible: bool) -> tuple[SelectedRows, Any]:
@@ -174,55 +340,6 @@ def described(value: Any) -> Any:
     return value.describe() if hasattr(value, "describe") else {"repr": re.sub(r" at 0x[0-9a-fA-F]+", "", repr(value))}
 
 
-def fingerprint(value: Any) -> str:
-    """SHA-256 of all that pickle would save of an object: equal for equal types, bits, names and structure.
-
-    Not of the pickle itself, whose bytes also depend on which equal parts are one object.
-    """
-    sha = hashlib.sha256()
-    _feed(sha, value, ())
-    return sha.hexdigest()
-
-
-def _feed(sha: Any, value: Any, inside: tuple[int, ...]) -> None:
-    """Add a value to the hash; ``inside`` are the objects that it is a part of."""
-    if id(value) in inside:
-        sha.update(b"itself")
-        return
-    inside = (*inside, id(value))
-    within: tuple[Any, ...] = ()
-    if isinstance(value, _PLAIN):
-        sha.update(f"{type(value).__name__} {value!r};".encode())
-    elif isinstance(value, np.ndarray):
-        sha.update(f"array {value.dtype.str} {value.shape};".encode())
-        if value.dtype.hasobject or value.dtype.names:  # between fields there may be padding
-            within = (value.tolist(),)
-        else:
-            sha.update(value.tobytes())
-    elif sp.issparse(value):
-        rows = value.tocsr()
-        sha.update(f"{value.format} {value.shape};".encode())
-        within = (rows.data, rows.indices, rows.indptr)
-    elif isinstance(value, KDTree | BallTree):  # beside these they hold counts of the questions asked
-        within = tuple(np.asarray(array) for array in value.get_arrays())
-    elif isinstance(value, list | tuple):
-        sha.update(f"{type(value).__name__} {len(value)};".encode())
-        within = tuple(value)
-    elif isinstance(value, dict):
-        sha.update(f"dict {len(value)};".encode())
-        within = tuple(entry for item in value.items() for entry in item)
-    elif isinstance(value, set | frozenset):
-        sha.update(f"set {len(value)};".encode())
-        within = tuple(sorted(value, key=repr))
-    elif isinstance(value, type) or hasattr(value, "__qualname__"):
-        sha.update(f"name {value.__module__}.{value.__qualname__};".encode())
-    else:
-        reduced = value.__reduce_ex__(4)  # a name, or how to make it, with what, its state, its entries
-        within = (reduced,) if isinstance(reduced, str) else (*reduced[:3], *(list(p or ()) for p in reduced[3:5]))
-    for part in within:
-        _feed(sha, part, inside)
-
-
 def same_learner(held: Any, again: Any, *, reproducible: bool = True) -> bool:
     """Whether a fitted learner is what training it again gave, as far as the two can be compared.
 
@@ -235,10 +352,79 @@ def same_learner(held: Any, again: Any, *, reproducible: bool = True) -> bool:
         if hasattr(held, name) and not np.array_equal(getattr(held, name), getattr(again, name)):
             return False
     if not forgets(held):
-        return not reproducible or fingerprint(held) == fingerprint(again)
+        return not reproducible or _equal(held, again)
     own = getattr(held, "guarantee", None)
     if own is not None and (own.epsilon or own.delta):
         return True
     if hasattr(held, "state_digest"):
         return bool(held.state_digest() == again.state_digest())
-    return fingerprint(held) == fingerprint(again)
+    return _equal(held, again)
+
+
+def _equal(held: Any, again: Any) -> bool:
+    return fingerprint(held, contents_only=True) == fingerprint(again, contents_only=True)
+
+
+# -- rows as learners take them --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SelectedRows:
+    """Core rows in order of selection: a float64 array or CSR in canonical form, with their labels and ids."""
+
+    rows: Any
+    labels: list[Any]
+    ids: list[Key]
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.rows, np.ndarray):
+            object.__setattr__(self, "rows", _without_history(self.rows))
+
+    @classmethod
+    def chosen(cls, X: Any, y: npt.NDArray[Any], keys: Sequence[Key], index: npt.NDArray[np.intp]) -> SelectedRows:
+        """Copies of the rows at these positions."""
+        if isinstance(X, np.ndarray):
+            rows = X[index].astype(np.float64, order="C", copy=False)
+        else:
+            rows = sp.csr_array(X[index], dtype=np.float64)
+            rows.sum_duplicates()
+            rows.eliminate_zeros()
+            if max(rows.shape[1], rows.nnz) < 2**31:  # the width of the positions is no trace of other rows
+                rows.indices, rows.indptr = rows.indices.astype(np.int32), rows.indptr.astype(np.int32)
+        return cls(rows, pick(y, index), pick(keys, index))
+
+    def take(self, index: list[int]) -> SelectedRows:
+        """Copies of some of them."""
+        return SelectedRows(self.rows[index], [self.labels[i] for i in index], [self.ids[i] for i in index])
+
+    @property
+    def n_classes(self) -> int:
+        """How many classes they are of."""
+        return len(set(self.labels))
+
+    def tensors(self) -> Tensors:
+        """The rows in the layout of files: 64-bit integers with the bits of the numbers, and where they stand."""
+        if isinstance(self.rows, np.ndarray):
+            return {"rows": ("I64", self.rows.view(np.int64))}
+        values = {"data": self.rows.data.view(np.int64), "indices": self.rows.indices, "ends": self.rows.indptr}
+        return {f"rows.{name}": ("I64", array) for name, array in values.items()}
+
+    def digest(self) -> str:
+        """SHA-256 of the rows, labels and ids in order."""
+        meta = {
+            "n_features": int(self.rows.shape[1]),
+            "layout": "dense" if isinstance(self.rows, np.ndarray) else "csr",
+            "classes": [write_label(c) for c in sorted(set(self.labels))],
+            "class_kind": kind_of(self.labels[0]) if self.labels else None,
+            "id_kind": kind_of(self.ids[0]) if self.ids else None,
+        }
+        labels: Tensors = {"labels": ("I32", encode(self.labels)[1])}
+        return digest_of(parts(meta, {**self.tensors(), **labels, **key_tensors("ids", self.ids)}))
+
+
+def _without_history(rows: Any) -> sp.csr_array:
+    """CSR in canonical form that says so: SciPy remembers which of its forms were asked for, and pickles it."""
+    n, d = rows.shape
+    plain = sp.csr_array((rows.data, rows.indices, rows.indptr), shape=(int(n), int(d)))
+    plain.has_canonical_format = True
+    return plain
