@@ -24,7 +24,8 @@ def correlated(n=249_215, d=600, decay=0.5, seed=0):
 
 def margin(n=200_000, d=100, gap=0.1, seed=0):
     """The paper's Margin set, labels as booleans."""
-    X, y = make_margin(n, d, gap, random_state=seed, return_X_y=True)
+    table = make_margin(n, d, gap, random_state=seed)
+    X, y = table.X, table.y
     return X, y > 0
 
 

@@ -40,7 +40,8 @@ def data(name, folder=None):
             at = np.sort(rng.permutation(part.n_rows)[:n])
             found += [part.numbers[at].toarray().astype(np.float64), np.asarray(part.y)[at]]
         return tuple(found)
-    X, y = load_bundled(return_X_y=True) if name == "digits" else make_margin(20_000, 100, return_X_y=True)
+    table = load_bundled() if name == "digits" else make_margin(20_000, 100)
+    X, y = table.X, table.y
     at = np.random.default_rng(0).permutation(len(X))
     cut = int(0.8 * len(X))
     return X[at[:cut]], y[at[:cut]], X[at[cut:]], y[at[cut:]]
@@ -176,10 +177,12 @@ def adaptive_table(folder):
 def groups(name, folder):
     """Rows, labels, and a group for each row that means something."""
     if name == "digits":
-        X, y = load_bundled(return_X_y=True)
+        table = load_bundled()
+        X, y = table.X, table.y
         return X, y, "digit", load_digits(return_X_y=True)[1].astype(str)
     if name == "margin":
-        X, y = make_margin(20_000, 100, return_X_y=True)
+        table = make_margin(20_000, 100)
+        X, y = table.X, table.y
         return X, y, "label", np.where(y > 0, "1", "-1")
     whole = load_split(Path(folder) / f"{name}_train.npz").train
     if name == "diabetes130":

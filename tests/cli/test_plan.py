@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import json
 import shlex
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 from erasable.cli import main
-from erasable.cli.plan import plan
+from erasable.cli.plan import EffortOptions, TargetOptions
 from erasable.errors import ConfigurationError
 from erasable.operations.plan import DISTRIBUTIONS, EFFORTS, METRICS, PlanOptions
 from erasable.operations.plan import plan as operation
@@ -247,12 +248,13 @@ def test_help_names_every_effort_and_distribution_and_gives_examples(command):
 
 
 def test_the_defaults_are_those_of_the_operation():
-    theirs, ours = inspect.signature(operation).parameters, inspect.signature(plan).parameters
-    shared = {name: theirs[name].default for name in theirs if name in ours and name != "weights"}  # that is a column
-    assert shared == {name: ours[name].default for name in shared}
-    assert {"horizon", "effort", "random_state"} <= shared.keys()
-    options = PlanOptions.__annotations__.keys() - {"fit_intercept", "scaling"}
-    assert all(ours[name].default is None for name in options)
+    theirs = inspect.signature(operation).parameters
+    ours = {field.name: field.default for field in dataclasses.fields(EffortOptions)}
+    shared = {name: theirs[name].default for name in theirs if name in ours}
+    assert shared == {"horizon": None, "effort": "default", "random_state": 0} == {name: ours[name] for name in shared}
+    targets = {field.name: field.default for field in dataclasses.fields(TargetOptions)}
+    assert targets.keys() == PlanOptions.__annotations__.keys() - {"fit_intercept", "scaling", "target_range"}
+    assert set(targets.values()) == {None}
 
 
 def test_columns_that_are_no_features_are_ignored(command, tmp_path):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,30 +15,25 @@ import typer
 
 from erasable.cli._shared import (
     Bars,
-    ColumnNames,
-    Decimal,
-    Encoding,
-    Header,
+    CsvOptions,
     IgnoredColumns,
     Json,
     LabelColumn,
     RandomState,
     SchemaPath,
-    Sep,
     SubjectColumns,
     TargetColumns,
     TargetRanges,
-    Thousands,
     console,
-    dialect_of,
     dialect_words,
     print_json,
     print_whole,
     ranges_of,
+    refuse_options,
     text_table,
     unmarked,
 )
-from erasable.cli.app import OPTIONS, as_option
+from erasable.cli.app import as_option
 from erasable.errors import ConfigurationError, ErasableError
 
 if TYPE_CHECKING:
@@ -49,65 +44,110 @@ if TYPE_CHECKING:
 _NAMED = ("margin", "digits")
 
 
-def plan(
-    file: Annotated[
-        list[str],
-        typer.Argument(help="A file, or several of one table, as for `learn`; or `margin` or `digits`, to try it out."),
-    ],
-    schema: SchemaPath = None,
-    label: LabelColumn = None,
-    target: TargetColumns = None,
-    target_range: TargetRanges = None,
-    id: Annotated[str | None, typer.Option(help="Column of the row ids, which is then no feature.")] = None,
-    subject: SubjectColumns = None,
-    ignore: IgnoredColumns = None,
+@dataclass(frozen=True)
+class ColumnOptions:
+    """The columns of the table, by their roles."""
+
+    schema: SchemaPath = None
+    label: LabelColumn = None
+    target: TargetColumns = None
+    target_range: TargetRanges = None
+    id: Annotated[str | None, typer.Option(help="Column of the row ids, which is then no feature.")] = None
+    subject: SubjectColumns = None
+    ignore: IgnoredColumns = None
     weights: Annotated[
         str | None, typer.Option(help="Column that says how likely a row is to be deleted, up to a factor.")
-    ] = None,
-    sep: Sep = None,
-    encoding: Encoding = None,
-    decimal: Decimal = None,
-    thousands: Thousands = None,
-    header: Header = None,
-    columns: ColumnNames = None,
+    ] = None
+
+    @property
+    def words(self) -> list[str]:
+        """The options of ``learn`` for the same columns."""
+        given: dict[str, Sequence[object]] = {
+            "--schema": [self.schema],
+            "--label": [None if self.label == "label" else self.label],
+            "--target": self.target or (),
+            "--id": [self.id],
+            "--subject": self.subject or (),
+            "--ignore": [*(self.ignore or ()), self.weights],
+        }
+        return [str(word) for option, names in given.items() for n in names if n is not None for word in (option, n)]
+
+    def targets(self, encoder: Schema | None) -> tuple[tuple[str, ...], Any]:
+        """Columns of targets and their ranges, from the options or the schema; None for the ranges of classes."""
+        targets = tuple(self.target or ()) or (() if encoder is None else encoder.names_of("target"))
+        declared = None if encoder is None else encoder.target_range
+        if declared is not None and self.target_range:
+            raise ConfigurationError("--target-range is what the schema declares already: leave it out.")
+        if targets and not self.target_range and declared is None:
+            raise ConfigurationError(
+                "--target-range is required: declare between which numbers targets lie, from what you know "
+                "beforehand; a range taken from the rows would be a trace of them."
+            )
+        if self.target_range:
+            return targets, ranges_of(self.target_range)
+        return targets, None if declared is None else list(declared)
+
+
+@dataclass(frozen=True)
+class TargetOptions:
+    """What the model has to reach."""
+
     deletions_per_month: Annotated[
         float | None, typer.Option(help="Deletions expected: rows, or subjects with `--distribution subject`.")
-    ] = None,
-    months: Annotated[float | None, typer.Option(help="How long the model is to hold. [default: 12]")] = None,
+    ] = None
+    months: Annotated[float | None, typer.Option(help="How long the model is to hold. [default: 12]")] = None
     distribution: Annotated[
         str | None,
         typer.Option(
             help="Which rows are deleted: uniform, subject, label, worst, weights. "
             "[default: by weights or subject where named, else uniform]"
         ),
-    ] = None,
+    ] = None
     delete_label: Annotated[
         str | None, typer.Option(help="The class that distribution `label` deletes. [default: the first, sorted]")
-    ] = None,
+    ] = None
     metric: Annotated[
         str | None,
         typer.Option(
             help="What candidates are compared by: accuracy, balanced, auc, logloss; of targets r2, or mae in their "
             "units. [default: accuracy, or r2]"
         ),
-    ] = None,
+    ] = None
     max_loss: Annotated[
         float | None,
         typer.Option(
-            help="What may be lost of the metric: by storing less, and again by deletions. [default: 0.01, not of mae]"
+            help="How much of the metric may be lost: by storing less, and again by deletions. [default: 0.01; mae "
+            "has none]"
         ),
-    ] = None,
-    max_stored: Annotated[float | None, typer.Option(help="The largest share of rows that may be stored.")] = None,
-    max_bytes: Annotated[int | None, typer.Option(help="The most bytes that may be stored.")] = None,
+    ] = None
+    max_stored: Annotated[float | None, typer.Option(help="The largest share of rows that may be stored.")] = None
+    max_bytes: Annotated[int | None, typer.Option(help="The most bytes that may be stored.")] = None
+
+
+@dataclass(frozen=True)
+class EffortOptions:
+    """The model that is planned for, and how hard to look."""
+
     horizon: Annotated[
         int | None, typer.Option(help="Rows the model will see, if the file is a sample. [default: rows of the file]")
-    ] = None,
-    intercept: Annotated[bool, typer.Option("--intercept/--no-intercept", help="Append a constant to rows.")] = True,
+    ] = None
+    intercept: Annotated[bool, typer.Option("--intercept/--no-intercept", help="Append a constant to rows.")] = True
     scaling: Annotated[
         float | None, typer.Option(help="Divide rows by this number. [default: each row by its norm]")
-    ] = None,
-    effort: Annotated[str, typer.Option(help="How hard to look: quick, default, thorough.")] = "default",
-    random_state: RandomState = 0,
+    ] = None
+    effort: Annotated[str, typer.Option(help="How hard to look: quick, default, thorough.")] = "default"
+    random_state: RandomState = 0
+
+
+def plan(
+    file: Annotated[
+        list[str],
+        typer.Argument(help="A file, or several of one table, as for `learn`; or `margin` or `digits`, to try it out."),
+    ],
+    roles: ColumnOptions,
+    csv: CsvOptions,
+    targets: TargetOptions,
+    how: EffortOptions,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -135,54 +175,20 @@ def plan(
     - `erasable plan homes.csv --target price --target-range 0:1000000 --id home --metric mae --max-loss 2000`
     """
     from erasable.operations.plan import draw_frontier
-    from erasable.operations.plan import plan as make_plan
     from erasable.operations.rendering import make_folder
-    from erasable.schemas import Schema
     from erasable.store import write_text
 
-    dialect = dialect_of(sep, encoding, decimal, thousands, header, columns)
-    encoder = None if schema is None else Schema.load(schema)
-    roles = {"label": label, "id": id, "subject": subject or None, "ignore": tuple(ignore or ())}
-    targets, ranges = _targets(target, target_range, encoder)
     with _arguments_as_options():
-        table = (
-            _read(file, {**roles, "label": label or "label"}, None if ranges is None else targets, weights, dialect)
-            if encoder is None
-            else _encoded(file, encoder, roles, targets, ranges is not None, weights, dialect)
-        )
+        table, ranges = _rows(file, roles, csv.dialect)
     if out is not None:
         make_folder(out)
     with Bars(quiet=as_json) as bars, _arguments_as_options():
-        found = make_plan(
-            table.numbers,
-            table.y,
-            ids=table.ids,
-            subjects=table.subjects,
-            weights=None if weights is None else table.weights,
-            target_range=ranges,
-            metric=metric,
-            max_loss=max_loss,
-            max_stored=max_stored,
-            max_bytes=max_bytes,
-            deletions_per_month=deletions_per_month,
-            months=months,
-            distribution=distribution,
-            delete_label=delete_label,
-            horizon=horizon,
-            fit_intercept=intercept,
-            scaling="row" if scaling is None else scaling,
-            effort=effort,
-            random_state=random_state,
-            progress=bars.tick,
-        )
-    words: list[str] = [] if schema is None else ["--schema", str(schema)]
-    words += [] if label in (None, "label") else ["--label", str(label)]
-    for option, names in (("--target", target), ("--id", [id]), ("--subject", subject), ("--ignore", ignore)):
-        words += [word for name in names or () if name is not None for word in (option, name)]
-    words += [] if weights is None else ["--ignore", weights]
-    command = None if _is_named(file) else _command(file, words + dialect_words(dialect), found)
-    encoded = "" if schema is None else f", feature_map=TableEncoder(Schema.load({str(schema)!r}))"
-    line = f"{found.line[:-1]}{encoded})"
+        found = _planned(table, ranges, roles, targets, how, bars)
+    line, command = found.line, None
+    if roles.schema is not None:
+        line = f"{line[:-1]}, feature_map=TableEncoder(Schema.load({str(roles.schema)!r})))"
+    if not _is_named(file):
+        command = _command(file, roles.words + dialect_words(csv.dialect), found)
     written = {**found.as_json(), "line": line, "command": command}
     if out is not None:
         draw_frontier(found, out)
@@ -191,6 +197,28 @@ def plan(
         print_json(written)
     else:
         _show(found, [line] if command is None else [command, line], out)
+
+
+def _planned(
+    table: Table, ranges: Any, columns: ColumnOptions, targets: TargetOptions, how: EffortOptions, bars: Bars
+) -> Plan:
+    from erasable.operations.plan import plan as make_plan
+
+    return make_plan(
+        table.numbers,
+        table.y,
+        ids=table.ids,
+        subjects=table.subjects,
+        weights=None if columns.weights is None else table.weights,
+        target_range=ranges,
+        **vars(targets),
+        horizon=how.horizon,
+        fit_intercept=how.intercept,
+        scaling="row" if how.scaling is None else how.scaling,
+        effort=how.effort,
+        random_state=how.random_state,
+        progress=bars.tick,
+    )
 
 
 @contextmanager
@@ -212,32 +240,14 @@ def as_typed(text: str) -> str:
     '--max-loss 0.01 cannot be met: give --metric auc or a larger --max-stored, or --horizon for more months.'
     """
     from erasable.operations.plan import PlanOptions
-    from erasable.operations.plan import plan as operation
 
-    options = inspect.signature(plan).parameters
-    arguments = [*inspect.signature(operation).parameters, *PlanOptions.__annotations__]
-    names = [name for name in arguments if OPTIONS.get(name, name) in options]
+    arguments = ["ids", "subjects", "weights", *PlanOptions.__annotations__]
+    names = [*arguments, *(field.name for field in fields(EffortOptions))]
     word, long = "|".join(names), "|".join(name for name in names if "_" in name)
     text = re.sub(r"\bweight=", "weights=", text)  # as readers of tables call it
     text = re.sub(rf"\b({word})='?([\w.]*\w)'?", lambda found: f"{as_option(found)} {found[2]}", text)
     text = re.sub(rf"(?<!-)\b({word})(?:=|(?= must | needs ))", as_option, text)
     return re.sub(rf"\b({long})\b", as_option, text)
-
-
-def _targets(
-    target: list[str] | None, target_range: list[str] | None, encoder: Schema | None
-) -> tuple[tuple[str, ...], Any]:
-    """Columns of targets and their ranges, from the options or the schema; None for the ranges of a classification."""
-    targets = tuple(target or ()) or (() if encoder is None else encoder.names_of("target"))
-    declared = None if encoder is None else encoder.target_range
-    if declared is not None and target_range:
-        raise ConfigurationError("--target-range is what the schema declares already: leave it out.")
-    if targets and not target_range and declared is None:
-        raise ConfigurationError(
-            "--target-range is required: declare between which numbers targets lie, from what you know beforehand; a "
-            "range taken from the rows would be a trace of them."
-        )
-    return targets, ranges_of(target_range) if target_range else None if declared is None else list(declared)
 
 
 def _is_named(files: list[str]) -> bool:
@@ -262,52 +272,57 @@ def _command(files: list[str], words: list[str], found: Plan) -> str:
     return shlex.join([*words, "-o", f"{name}.erasable"])
 
 
-def _encoded(
+def _rows(files: list[str], columns: ColumnOptions, dialect: Dialect | None) -> tuple[Table, Any]:
+    """The rows of a file or a bundled data set, and the ranges of their targets; None for classes."""
+    from erasable.schemas import Schema
+
+    encoder = None if columns.schema is None else Schema.load(columns.schema)
+    targets, ranges = columns.targets(encoder)
+    roles: dict[str, Any] = {"label": columns.label, "id": columns.id, "subject": columns.subject or None}
+    roles["ignore"] = tuple(columns.ignore or ())
+    if _is_named(files):
+        return _named_set(files[0], columns, dialect), ranges
+    if encoder is None:
+        roles["label"] = columns.label or "label"
+        return _plain_table(files, roles, targets, ranges is not None, columns.weights, dialect), ranges
+    from erasable.tables import stream_table
+
+    refuse_options(
+        {"weights": columns.weights}, "names a column of numbers, and with --schema columns are what it says"
+    )
+    if ranges is not None and not targets:
+        targets = (columns.label or "label",)
+    if targets == (columns.label,):
+        roles["label"] = None
+    with stream_table(files, schema=encoder, targets=targets, dialect=dialect, **roles) as stream:
+        return stream.read(), ranges
+
+
+def _named_set(name: str, columns: ColumnOptions, dialect: Dialect | None) -> Table:
+    """A bundled data set, for which options about columns make no sense."""
+    from erasable.research.sets import load_bundled, make_margin
+
+    refuse_options({"schema": columns.schema}, f"is for the columns of a file, and {name} is none: leave it out")
+    if columns.weights is not None:
+        raise ConfigurationError(f"{name} has no column of weights: leave --weights out.")
+    named = {"ignore": columns.ignore or None, "target": columns.target or None}
+    refuse_options(named, f"names columns of a file, and {name} is none: leave it out")
+    if dialect is not None:
+        raise ConfigurationError(f"{' '.join(dialect_words(dialect))}: these options are for CSV, and {name} is none.")
+    return make_margin() if name == "margin" else load_bundled()
+
+
+def _plain_table(
     files: list[str],
-    schema: Schema,
     roles: dict[str, Any],
     targets: tuple[str, ...],
     is_regression: bool,
     weights: str | None,
     dialect: Dialect | None,
 ) -> Table:
-    """The rows of a raw table, as the schema encodes them."""
-    from erasable.tables import stream_table
-
-    if _is_named(files):
-        raise ConfigurationError(f"--schema is for the columns of a file, and {files[0]} is none: leave it out.")
-    if weights is not None:
-        raise ConfigurationError("--weights names a column of numbers, and with --schema columns are what it says.")
-    if is_regression and not targets:
-        targets = (roles["label"] or "label",)
-    label = None if targets == (roles["label"],) else roles["label"]
-    with stream_table(files, schema=schema, targets=targets, dialect=dialect, **{**roles, "label": label}) as stream:
-        return stream.read()
-
-
-def _read(
-    files: list[str],
-    roles: dict[str, Any],
-    targets: tuple[str, ...] | None,
-    weights: str | None,
-    dialect: Dialect | None,
-) -> Table:
-    """The rows of a file or a bundled data set; ``targets`` is None for a classification."""
-    from erasable.research.sets import load_bundled, make_margin
+    """The rows of a table of numbers."""
     from erasable.tables import files_of, load_split, load_table, nameless_form
 
-    if _is_named(files):
-        (name,) = files
-        if weights is not None:
-            raise ConfigurationError(f"{name} has no column of weights: leave --weights out.")
-        if roles["ignore"] or targets:
-            option = "--ignore" if roles["ignore"] else "--target"
-            raise ConfigurationError(f"{option} names columns of a file, and {name} is none: leave it out.")
-        if dialect is not None:
-            raise ConfigurationError(
-                f"{' '.join(dialect_words(dialect))}: these options are for CSV, and {name} is none."
-            )
-        return make_margin() if name == "margin" else load_bundled()
     paths = files_of(files)
     missing = [str(path) for path in paths if not path.is_file()]
     if missing:
@@ -317,9 +332,9 @@ def _read(
         )
     if len(paths) == 1 and paths[0].name.endswith("_train.npz") and weights is None and not targets:
         return load_split(paths[0], **roles).train
-    if targets == () and nameless_form(files) is None:
+    if is_regression and not targets and nameless_form(files) is None:
         targets = (roles["label"],)
-    return load_table(files, **roles, weight=weights, targets=targets or (), dialect=dialect)
+    return load_table(files, **roles, weight=weights, targets=targets, dialect=dialect)
 
 
 def _show(found: Plan, ways: list[str], out: Path | None) -> None:

@@ -109,7 +109,8 @@ def test_simulated_losses_are_those_of_refits_on_the_survivors(loss, distributio
 
 
 def test_simulated_deletions_are_close_to_those_of_other_rows_and_another_seed():
-    X, y = make_margin(8_000, 10, return_X_y=True, random_state=1)
+    table = make_margin(8_000, 10, random_state=1)
+    X, y = table.X, table.y
     X, y, X_test, y_test = X[:6_000], y[:6_000], X[6_000:], y[6_000:]
     found = plan(X, y, effort="quick")
     sample = checked(X, y)
@@ -410,7 +411,8 @@ def test_the_picture_is_readable(easy, tmp_path, monkeypatch):
 
 
 def test_what_was_never_reached_is_said_as_such():
-    X, y = make_margin(500, 3, margin=0.5, return_X_y=True)
+    table = make_margin(500, 3, margin=0.5)
+    X, y = table.X, table.y
     found = plan(X, y, weights=np.arange(500) < 60, effort="quick", max_loss=0.3)
     assert found.survival.deletions is None
     assert found.survival.text() == "never within 60"
@@ -430,7 +432,8 @@ def test_whole_subjects_are_planned_for_by_default_where_they_are_known():
 
 
 def test_storage_at_a_larger_horizon_is_extrapolated():
-    X, y = make_margin(40_000, 20, return_X_y=True)
+    table = make_margin(40_000, 20)
+    X, y = table.X, table.y
     clf = ErasableClassifier(threshold=0.015, order="given").fit(X, y)
     early = clf.core_ids_[clf.core_ids_ < 10_000]
     assert rows_at(early, 10_000, 40_000) == pytest.approx(clf.n_core_, rel=0.1)
@@ -464,7 +467,8 @@ def test_targets_that_cannot_be_met_name_the_one_that_binds_and_what_would_do():
 
 
 def test_the_storage_that_a_refusal_proposes_is_enough():
-    X, y = load_sklearn("breast_cancer", return_X_y=True)
+    table = load_sklearn("breast_cancer")
+    X, y = table.X, table.y
     with pytest.raises(ConfigurationError, match=r"max_stored=0\.03: the best accuracy there is") as refused:
         plan(X, y, max_stored=0.03, effort="quick")
     proposed = float(str(refused.value).split("would do: max_stored=")[1].split(" ")[0])

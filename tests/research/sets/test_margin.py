@@ -23,7 +23,8 @@ MARGINS = [0, 5e-324, 1e-200, 1e-10, 0.1, 0.5, 0.9, 0.999, 1 - 1e-9, 1 - 1e-12]
 @pytest.mark.parametrize("margin", MARGINS)
 @pytest.mark.parametrize("d", SIZES)
 def test_every_row_is_on_the_sphere_and_outside_the_gap(d, margin):
-    X, y = make_margin(300, d, margin, random_state=1, return_X_y=True)
+    table = make_margin(300, d, margin, random_state=1)
+    X, y = table.X, table.y
     assert X.shape == (300, d)
     assert X.dtype == np.float64
     np.testing.assert_allclose(np.linalg.norm(X, axis=1), 1, rtol=0, atol=1e-12)
@@ -41,7 +42,7 @@ def test_rows_are_distributed_as_by_rejection(d, margin):
     drawn = rng.standard_normal((400_000 if margin > 0.3 else 40_000, d))
     drawn /= np.linalg.norm(drawn, axis=1, keepdims=True)
     drawn = drawn[np.abs(drawn @ u) > margin]
-    X, _ = make_margin(10_000, d, margin, return_X_y=True)
+    X = make_margin(10_000, d, margin).X
     other = rng.standard_normal(d)  # some direction across u
     for way in (u, other - (other @ u) * u, other):
         assert stats.ks_2samp(X @ way, drawn @ way).pvalue > 1e-3
@@ -50,7 +51,7 @@ def test_rows_are_distributed_as_by_rejection(d, margin):
 @pytest.mark.parametrize(("d", "margin"), [(3, 0.9995), (3, 1 - 1e-9), (10, 0.9), (100, 0.5), (700, 0.5), (700, 0.97)])
 def test_far_tails_have_the_right_distribution(d, margin):
     """Where next to nothing of the sphere is left, against a numerical integral of the density."""
-    X, _ = make_margin(10_000, d, margin, return_X_y=True)
+    X = make_margin(10_000, d, margin).X
     below_widest = -np.expm1(np.linspace(0, 40 / (d - 1) * 2, 200_001))  # 1 - exp(s)
     rest = (1 - margin) * (1 + margin) * (1 + below_widest).clip(0)  # values of 1 - t^2, from the widest down
     t = np.sqrt(1 - rest)
@@ -64,9 +65,9 @@ def test_far_tails_have_the_right_distribution(d, margin):
 
 @pytest.mark.parametrize(("d", "margin"), [(2, 0.1), (4, 0.2), (30, 0.1)])
 def test_both_ways_of_drawing_agree(d, margin, monkeypatch):
-    inverted, _ = make_margin(10_000, d, margin, return_X_y=True)
+    inverted = make_margin(10_000, d, margin).X
     monkeypatch.setattr(margin_module, "_TAIL", 2.0)
-    rejected, _ = make_margin(10_000, d, margin, return_X_y=True)
+    rejected = make_margin(10_000, d, margin).X
     u = direction(d)
     assert not np.array_equal(inverted, rejected)
     assert stats.ks_2samp(inverted @ u, rejected @ u).pvalue > 1e-3
@@ -74,7 +75,8 @@ def test_both_ways_of_drawing_agree(d, margin, monkeypatch):
 
 @pytest.mark.parametrize(("d", "margin"), [(2, 0.1), (5, 0.0), (100, 0.1), (100, 1 - 1e-12)])
 def test_heights_can_be_uniform(d, margin):
-    X, y = make_margin(5_000, d, margin, heights="uniform", return_X_y=True)
+    table = make_margin(5_000, d, margin, heights="uniform")
+    X, y = table.X, table.y
     np.testing.assert_allclose(np.linalg.norm(X, axis=1), 1, rtol=0, atol=1e-12)
     along = X @ direction(d)
     assert (np.abs(along) > margin).all()
@@ -99,13 +101,15 @@ def test_the_seed_decides_everything():
 
 def test_the_plane_does_not_depend_on_the_number_of_rows():
     for n in (1, 2, 999):
-        X, y = make_margin(n, 5, 0.2, return_X_y=True)
+        table = make_margin(n, 5, 0.2)
+        X, y = table.X, table.y
         assert (np.sign(X @ direction(5)) == y).all()
 
 
 def test_many_blocks_are_like_one(monkeypatch):
     monkeypatch.setattr(margin_module, "_BLOCK", 64)
-    X, y = make_margin(1001, 10, 0.3, return_X_y=True)
+    table = make_margin(1001, 10, 0.3)
+    X, y = table.X, table.y
     assert ((X @ direction(10)) * y > 0.3).all()
     assert len(np.unique(X, axis=0)) == 1001
 

@@ -58,13 +58,6 @@ def test_form_and_what_was_fitted(folder, split):
     assert sorted(p.name for p in folder.iterdir()) == ["data1.npz", "data2.npz"]
 
 
-def test_plain_arrays_from_a_string_are_the_same_again(folder, split):
-    X_train, X_test, y_train, y_test = load_purchase(str(folder), return_X_y=True)
-    assert (X_train != split.train.X).nnz == (X_test != split.test.X).nnz == 0
-    assert y_train.tolist() == split.train.y.tolist()
-    assert y_test.tolist() == split.test.y.tolist()
-
-
 def test_clusters_of_equal_size_are_told_apart_by_the_first_row(tmp_path):
     rows = np.tile(np.array([[0, 0, 1, 1], [1, 1, 0, 0]]), (20, 1))
     for order, first in ((slice(None), [0, 0, 1, 1]), (slice(None, None, -1), [1, 1, 0, 0])):

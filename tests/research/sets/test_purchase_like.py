@@ -57,7 +57,8 @@ def test_the_default_size_splits_as_purchase_does():
 def test_labels_are_the_nearer_of_two_population_means():
     """The means of the generator are those of a large sample, and the label is the nearer one."""
     rule = shop(20)
-    X, y = make_purchase_like(100_000, 20, return_X_y=True)
+    table = make_purchase_like(100_000, 20)
+    X, y = table.X, table.y
     assert len(y) < purchase._BLOCK // 20  # one block, and what its shoppers are is drawn first
     rng = np.random.default_rng(np.random.SeedSequence(0).spawn(2)[1])
     kind = rng.choice(len(rule.odds), size=len(y), p=rule.odds)
@@ -81,7 +82,8 @@ def test_labels_are_linear_and_two_means_finds_them():
 def test_the_rule_does_not_depend_on_the_rows():
     rule = shop()
     for n in (1, 500):
-        X, y = make_purchase_like(n, return_X_y=True)
+        table = make_purchase_like(n)
+        X, y = table.X, table.y
         assert y.tolist() == np.where(X @ rule.weights > rule.offset, 1, -1).tolist()
 
 
@@ -94,7 +96,8 @@ def test_the_seed_decides_everything():
 
 @pytest.mark.parametrize(("d", "tastes"), [(2, 2), (3, 8), (10, 4), (600, 2), (1500, 20)])
 def test_other_sizes(d, tastes):
-    X, y = make_purchase_like(400, d, n_tastes=tastes, return_X_y=True)
+    table = make_purchase_like(400, d, n_tastes=tastes)
+    X, y = table.X, table.y
     assert X.shape == (400, d)
     assert np.diff(X.indptr).min() >= 1
     assert len(y) == 400

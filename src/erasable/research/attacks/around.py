@@ -17,7 +17,7 @@ from sklearn.preprocessing import StandardScaler
 
 from erasable.core.arrays import Float64s
 from erasable.estimators import ErasableClassifier
-from erasable.research.attacks.one_row import Told
+from erasable.research.attacks.one_row import PairedScores
 from erasable.schemas import draft_schema
 
 SURROUNDINGS = {
@@ -39,10 +39,10 @@ def around(
     *,
     random_state: int = 0,
     progress: Callable[[int, int], None] | None = None,
-) -> dict[str, Told]:
+) -> dict[str, PairedScores]:
     """Scores by what is read, in the order of ``SURROUNDINGS``."""
     rng = np.random.default_rng(random_state)
-    found = {name: Told() for name in SURROUNDINGS}
+    found = {name: PairedScores() for name in SURROUNDINGS}
     for trial in range(trials):
         at = rng.permutation(len(X))[: _MOST_ROWS + 1]
         offered, decoy = at[:-1], int(at[-1])

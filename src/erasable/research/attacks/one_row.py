@@ -33,7 +33,7 @@ _BLENDS = (0.3, 0.1, 0.03, 0.01, 0.003)  # of a decoy, mixed into the row that l
 
 
 @dataclass
-class Told:
+class PairedScores:
     """Scores of one attacker, one for the row that left and one for a decoy in each trial."""
 
     left: list[float] = field(default_factory=list)
@@ -52,38 +52,17 @@ class Told:
 
 @dataclass
 class OneRow:
-    """What came out of all trials.
+    """What came out of all trials."""
 
-    Attributes
-    ----------
-    scores : dict from str to Told
-        By attacker, in the order of ``ATTACKERS``.
-    cosines : list of float
-        Between the row that left and what was computed from the weights before and after.
-    plain : int
-        Trials in which the row itself stood in the state before and not in the state after.
-    trials : int
-    replays : int
-        Trials in which a decoy was found that could have been there, so that a replay can be judged.
-    same_as_refit : int
-        Trials after which the state was, in every bit that can be read, that of learning the stored rows.
-    missing : list of int
-        For each trial, how many rows are stored or not stored because the row had been there.
-    stored_share : float
-        The share of offered rows that was stored, on average.
-    elsewhere : float
-        Seconds of processor time that trials took in other processes.
-    """
-
-    scores: dict[str, Told]
-    cosines: list[float] = field(default_factory=list)
-    plain: int = 0
+    scores: dict[str, PairedScores]  # by attacker, in the order of ATTACKERS
+    cosines: list[float] = field(default_factory=list)  # between the row and what its weights before and after give
+    plain: int = 0  # trials in which the row itself stood in the state before and not in the state after
     trials: int = 0
-    replays: int = 0
-    same_as_refit: int = 0
-    missing: list[int] = field(default_factory=list)
-    stored_share: float = 0.0
-    elsewhere: float = 0.0
+    replays: int = 0  # trials with a decoy that could have been there, so that a replay can be judged
+    same_as_refit: int = 0  # trials after which the state was, in every bit, that of learning the stored rows
+    missing: list[int] = field(default_factory=list)  # rows stored or not because the row had been there
+    stored_share: float = 0.0  # of the offered rows, on average
+    elsewhere: float = 0.0  # seconds of processor time in other processes
 
     def join(self, other: OneRow) -> None:
         """Add what came out of other trials."""
@@ -102,7 +81,7 @@ class OneRow:
 
 def no_trials() -> OneRow:
     """What came out of no trial."""
-    return OneRow({name: Told() for name in ATTACKERS})
+    return OneRow({name: PairedScores() for name in ATTACKERS})
 
 
 def one_row(
@@ -135,107 +114,129 @@ class _Game:
     target: Target
     X: Float64s
     y: npt.NDArray[Any]
-    alone: npt.NDArray[np.bool_]
+    alone: npt.NDArray[np.bool_]  # rows without a twin
     random_state: int
 
-    def __call__(self, trial: int) -> OneRow:
-        rng = np.random.default_rng([self.random_state, trial])
-        return _trial(self.target, self.X, self.y, self.alone, rng, seed=1000 * self.random_state + 10 * trial)
+    def __call__(self, number: int) -> OneRow:
+        trial = _Trial(self, np.random.default_rng([self.random_state, number]), 1000 * self.random_state + 10 * number)
+        trial.forget()
+        trial.search_memory()
+        trial.compare_snapshots()
+        trial.compare_selection()
+        trial.replay()
+        return trial.found
 
 
-def _trial(
-    target: Target,
-    X: Float64s,
-    y: npt.NDArray[Any],
-    alone: npt.NDArray[np.bool_],
-    rng: np.random.Generator,
-    seed: int,
-) -> OneRow:
-    found = no_trials()
-    n = len(X)
-    shuffled = rng.permutation(n)
-    offered, others = np.sort(shuffled[: n // 2]), shuffled[n // 2 :]
-    names = np.array([f"r{number:013x}" for number in rng.integers(2**52, size=n)])
+class _Trial:
+    """One trial: a model learns half of the rows and forgets ``gone``; ``decoy`` is a row like it, never learnt."""
 
-    def learnt(at: npt.NDArray[np.intp], labels: npt.NDArray[Any], rows: Float64s, seed: int) -> Any:
-        return target.build(seed).fit(rows[at], labels[at], ids=names[at])
+    def __init__(self, game: _Game, rng: np.random.Generator, seed: int) -> None:
+        self.target, self.X, self.y, self.rng, self.seed = game.target, game.X, game.y, rng, seed
+        self.found = no_trials()
+        n, alone = len(self.X), game.alone
+        shuffled = rng.permutation(n)
+        self.offered, others = np.sort(shuffled[: n // 2]), shuffled[n // 2 :]
+        self.names = np.array([f"r{number:013x}" for number in rng.integers(2**52, size=n)])
+        self.model = self.learn(self.offered, seed)
+        self.stored = np.array(self.positions_stored(self.model, self.offered))
+        self.gone = int(rng.choice(self.stored[alone[self.stored]]))
+        self.never_learnt = others[alone[others]]
+        self.decoys = rng.permutation(self.never_learnt)
+        self.decoy = int(self.decoys[0])
+        self.survivors = np.sort(self.stored[self.stored != self.gone])
+        self.found.trials = 1
+        self.found.stored_share = len(self.stored) / len(self.offered)
 
-    model = learnt(offered, y, X, seed)
-    place = {name: i for i, name in enumerate(names.tolist())}
-    stored = np.array([place[name] for name in stored_ids(model, names[offered].tolist())])
-    gone = int(rng.choice(stored[alone[stored]]))
-    decoys = rng.permutation(others[alone[others]])
-    decoy = int(decoys[0])
-    found.trials = 1
-    found.stored_share = len(stored) / len(offered)
+    def learn(self, at: npt.NDArray[np.intp], seed: int) -> Any:
+        """A model of the rows at these positions."""
+        return self.target.build(seed).fit(self.X[at], self.y[at], ids=self.names[at])
 
-    before, weights = read_stored(model), weights_of(model) if target.inversion else None
-    model.forget(ids=[names[gone].item()])
-    live = read(model)
-    after = read_stored(model)
-    survivors = np.sort(stored[stored != gone])
+    def positions_stored(self, model: Any, offered: npt.NDArray[np.intp]) -> list[int]:
+        """Positions of the rows that a model stores."""
+        position = {name: i for i, name in enumerate(self.names.tolist())}
+        return [position[name] for name in stored_ids(model, self.names[offered].tolist())]
 
-    # the definition itself: is it the state that learning the stored rows gives?
-    relearnt = learnt(survivors, y, X, seed + 2)
-    there_anyway = read(relearnt), read_stored(relearnt)
-    found.same_as_refit = int(after.share_that_differs(there_anyway[1]) == 0.0)
+    def forget(self) -> None:
+        """Forget the row, and compare the state with that of learning the stored rows, which is the definition."""
+        self.before = read_stored(self.model)
+        self.weights = weights_of(self.model) if self.target.inversion else None
+        self.model.forget(ids=[self.names[self.gone].item()])
+        self.live, self.after = read(self.model), read_stored(self.model)
+        relearnt = self.learn(self.survivors, self.seed + 2)
+        self.there_anyway = read(relearnt), read_stored(relearnt)
+        self.found.same_as_refit = int(self.after.share_that_differs(self.there_anyway[1]) == 0.0)
 
-    # (b) the row or its name, anywhere in memory; sums of few rows may look like another one, whoever was there
-    def present(i: int) -> bool:
-        return any(c.holds_row(X[i]) for c in (live, after)) and not any(c.holds_row(X[i]) for c in there_anyway)
+    def search_memory(self) -> None:
+        """(b) The row or its name, anywhere in memory; sums of few rows may look like another one all the same."""
+        both = self.live, self.after
 
-    found.scores["row"].add(*(float(present(i)) for i in (gone, decoy)))
-    both = (live, after)
-    found.scores["name"].add(*(float(any(c.holds_name(names[i].item()) for c in both)) for i in (gone, decoy)))
+        def holds(i: int) -> float:
+            x = self.X[i]
+            return float(any(c.holds_row(x) for c in both) and not any(c.holds_row(x) for c in self.there_anyway))
 
-    # (d) what was there before and is not there now; then weights alone, with the state that is left
-    vanished = [best_of_what_vanished(before, after, X[i]) for i in (gone, decoy)]
-    found.scores["snapshots"].add(*vanished)
-    found.plain = int(vanished[0] > SAME_DIRECTION)
-    if weights is not None:
-        row = row_from_weights(weights, model, X[survivors], str(target.inversion))
-        cosines = [cosine(row, X[i]) for i in (gone, decoy)]
-        found.scores["weights"].add(*cosines)
-        found.cosines.append(cosines[0])
+        pair = self.gone, self.decoy
+        self.found.scores["row"].add(*(holds(i) for i in pair))
+        self.found.scores["name"].add(*(float(any(c.holds_name(self.names[i].item()) for c in both)) for i in pair))
 
-    # (e) one who knows every other row: is stored what would be stored had the row never been there?
-    never = learnt(offered[offered != gone], y, X, seed + 1)
-    would_be = {place[name] for name in stored_ids(never, names[offered[offered != gone]].tolist())}
-    different = len(would_be ^ set(survivors.tolist()))
-    found.missing.append(different)
-    found.scores["selection"].add(float(different > 0), 0.0)  # without the row, it is what it would be
+    def compare_snapshots(self) -> None:
+        """(d) What was there before and is not there now; then weights alone, with the state that is left."""
+        pair = self.gone, self.decoy
+        vanished = [best_of_what_vanished(self.before, self.after, self.X[i]) for i in pair]
+        self.found.scores["snapshots"].add(*vanished)
+        self.found.plain = int(vanished[0] > SAME_DIRECTION)
+        if self.weights is not None:
+            row = row_from_weights(self.weights, self.model, self.X[self.survivors], str(self.target.inversion))
+            cosines = [cosine(row, self.X[i]) for i in pair]
+            self.found.scores["weights"].add(*cosines)
+            self.found.cosines.append(cosines[0])
 
-    # and those who know some of them, or none; about rows that would be stored, since of others nothing can be told
-    absent = np.setdiff1d(offered, stored)
-    likely = would_be_kept(model, X, names, survivors, rng.permutation(others[alone[others]])[:50])
-    if likely is not None and len(likely):
-        known = [absent[rng.random(len(absent)) < share] for share in KNOWN.values()]
-        told = absences_explained(model, X, names, survivors, known, (gone, int(likely[0])))
-        for name, scores in zip(KNOWN, told or (), strict=True):
-            found.scores[name].add(*scores)
+    def compare_selection(self) -> None:
+        """(e) Whether the stored rows are those that would be stored had the row never been there.
 
-    # (a) put a candidate into the gap, forget it, and compare the last bits
-    at, gap = np.sort(np.append(survivors, gone)), len(survivors)
+        One attacker knows every other row; some know a part of them, or none, and are asked about rows that would be
+        stored, since nothing can be told of others.
+        """
+        without = self.offered[self.offered != self.gone]
+        would_be = set(self.positions_stored(self.learn(without, self.seed + 1), without))
+        different = len(would_be ^ set(self.survivors.tolist()))
+        self.found.missing.append(different)
+        self.found.scores["selection"].add(float(different > 0), 0.0)  # without the row, it is what it would be
+        X, names, survivors, rng = self.X, self.names, self.survivors, self.rng
+        absent = np.setdiff1d(self.offered, self.stored)
+        likely = would_be_kept(self.model, X, names, survivors, rng.permutation(self.never_learnt)[:50])
+        if likely is not None and len(likely):
+            known = [absent[rng.random(len(absent)) < share] for share in KNOWN.values()]
+            told = absences_explained(self.model, X, names, survivors, known, (self.gone, int(likely[0])))
+            for name, scores in zip(KNOWN, told or (), strict=True):
+                self.found.scores[name].add(*scores)
 
-    def replayed(x: Float64s, label: Any) -> float | None:
-        rows, labels = X.copy(), y.copy()
-        rows[gone], labels[gone] = x, label
-        again = learnt(at, labels, rows, seed + 3)
-        if len(stored_ids(again, names[at].tolist())) <= gap:
-            return None  # it would not have been stored, or would have kept others out: no replay, see (e)
-        again.forget(ids=[names[gone].item()])
-        return -after.share_that_differs(read_stored(again))
+    def replay(self) -> None:
+        """(a) Put a candidate into the gap, forget it, and compare the last bits."""
+        X, y, gone = self.X, self.y, self.gone
+        candidates = [(X[i], y[i]) for i in self.decoys[:_TRIES]]
+        candidates += [((1.0 - share) * X[gone] + share * X[self.decoy], y[gone]) for share in _BLENDS]
+        true = self._replayed(X[gone], y[gone])
+        for x, label in candidates if true is not None else ():
+            false = self._replayed(x, label)
+            if true is not None and false is not None:
+                self.found.scores["residue"].add(true, false)
+                self.found.replays = 1
+                break
 
-    true = replayed(X[gone], y[gone])
-    candidates = [(X[i], y[i]) for i in decoys[:_TRIES]]
-    candidates += [((1.0 - share) * X[gone] + share * X[decoy], y[gone]) for share in _BLENDS]
-    for x, label in candidates if true is not None else ():
-        false = replayed(x, label)
-        if true is not None and false is not None:
-            found.scores["residue"].add(true, false)
-            found.replays = 1
-            break
-    return found
+    def _replayed(self, x: Float64s, label: Any) -> float | None:
+        """How close the state comes to the real one with this row in the gap.
+
+        None where the row would not have been stored, or would have kept others out: that is no replay, see (e).
+        """
+        at = np.sort(np.append(self.survivors, self.gone))
+        rows, labels = self.X[at], self.y[at]
+        gap = int(np.searchsorted(at, self.gone))
+        rows[gap], labels[gap] = x, label
+        again = self.target.build(self.seed + 3).fit(rows, labels, ids=self.names[at])
+        if len(stored_ids(again, self.names[at].tolist())) <= len(self.survivors):
+            return None
+        again.forget(ids=[self.names[self.gone].item()])
+        return -self.after.share_that_differs(read_stored(again))
 
 
 def _without_twin(X: Float64s) -> npt.NDArray[np.bool_]:

@@ -22,27 +22,13 @@ SAME_DIRECTION = 1.0 - 1e-6  # a cosine above it: the row itself, rounded to a g
 
 @dataclass
 class Contents:
-    """What was found in an object.
+    """What was found in an object, by its path."""
 
-    Attributes
-    ----------
-    arrays : dict from str to array
-        By their path, copied; of sparse matrices the three arrays.
-    numbers : dict from str to number
-        Lone ones, by their path.
-    names : set
-        Texts, bytes and whole numbers that may be ids: keys and entries of containers.
-    raw : dict from str to bytes
-        Longer byte strings, such as checkpoints.
-    sparse : list of sparse matrices
-        Rows that are held sparse; their arrays are among ``arrays`` as well.
-    """
-
-    arrays: dict[str, npt.NDArray[Any]] = field(default_factory=dict)
-    numbers: dict[str, Any] = field(default_factory=dict)
-    names: set[Any] = field(default_factory=set)
-    raw: dict[str, bytes] = field(default_factory=dict)
-    sparse: list[Any] = field(default_factory=list)
+    arrays: dict[str, npt.NDArray[Any]] = field(default_factory=dict)  # copies; of sparse matrices the three arrays
+    numbers: dict[str, Any] = field(default_factory=dict)  # lone ones
+    names: set[Any] = field(default_factory=set)  # texts, bytes and whole numbers that may be ids
+    raw: dict[str, bytes] = field(default_factory=dict)  # longer byte strings, such as checkpoints
+    sparse: list[Any] = field(default_factory=list)  # rows that are held sparse
 
     @cached_property
     def _tables(self) -> list[npt.NDArray[Any]]:

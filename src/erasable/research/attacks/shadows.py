@@ -27,27 +27,13 @@ _FOLDS = 8
 
 @dataclass(frozen=True)
 class Shadows:
-    """What was measured in all shadows.
+    """What was measured in all shadows."""
 
-    Attributes
-    ----------
-    statistics : array of shape (n_shadows, n_candidates, 2)
-        In the order of ``STATISTICS``.
-    member : bool array of shape (n_shadows, n_candidates)
-        Whether the shadow learnt the candidate.
-    group : int array of shape (n_candidates,)
-        Into ``GROUPS``.
-    stores_all : bool
-        Whether all remaining rows are stored.
-    elsewhere : float
-        Seconds of processor time that shadows took in other processes.
-    """
-
-    statistics: Float64s
-    member: npt.NDArray[np.bool_]
-    group: npt.NDArray[np.intp]
-    stores_all: bool
-    elsewhere: float = 0.0
+    statistics: Float64s  # shape (n_shadows, n_candidates, 2), in the order of STATISTICS
+    member: npt.NDArray[np.bool_]  # shape (n_shadows, n_candidates): whether the shadow learnt the candidate
+    group: npt.NDArray[np.intp]  # of each candidate, into GROUPS
+    stores_all: bool  # all remaining rows are stored
+    elsewhere: float = 0.0  # seconds of processor time in other processes
 
     def ratios(
         self, groups: Sequence[str], statistics: Sequence[str]
@@ -79,17 +65,10 @@ def train_shadows(
     workers: int = 1,
     progress: Callable[[int, int], None] | None = None,
 ) -> Shadows:
-    """Train the shadows and measure each of them.
+    """Train the shadows on a pool of rows with labels -1 and 1, and measure each of them.
 
-    Parameters
-    ----------
-    target : Target
-    X, y
-        The pool. Labels are -1 and 1; those of the mislabelled candidates are turned.
-    n_shadows : int
-        512 or more for figures to be published.
-    candidates : int
-        Rows of each group.
+    Each group has so many ``candidates``; the labels of the mislabelled ones are turned. Figures to be published need
+    512 shadows or more.
     """
     rng = np.random.default_rng(random_state)
     n = len(X)

@@ -52,21 +52,12 @@ QUICK = Sizes(rows=2_000, trials=24, shadows=128, candidates=40)
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one attack achieved.
+    """What one attack achieved."""
 
-    Attributes
-    ----------
-    letter, name : str
-        The kind of attack, into ``LETTERS``, and the attack.
-    figures : Figures
-    note : str
-        What the reader should know beside the figures; may be empty.
-    """
-
-    letter: str
+    letter: str  # the kind of attack, into LETTERS
     name: str
     figures: Figures
-    note: str = ""
+    note: str = ""  # what the reader should know in addition to the figures
 
     @property
     def verdict(self) -> str:
@@ -111,45 +102,25 @@ class Stage:
 
 @dataclass(frozen=True)
 class Audit:
-    """An audit of one method on one set of rows.
-
-    Attributes
-    ----------
-    method, title, data, guarantee : str
-    ours, noisy : bool
-        As of the target.
-    rows, features : int
-        Of the pool; half of it is offered at a time.
-    sizes : Sizes
-    stored_share : float
-    same_as_refit, trials : int
-        In how many trials the state after forgetting was, bit for bit, that of learning the stored rows.
-    outcomes : tuple of Outcome
-    stages : tuple of Stage
-    seconds, processor_seconds : float
-        Of all stages and what lies between them.
-    workers : int
-        Processes that trials and shadows were dealt to.
-    random_state : int
-    """
+    """An audit of one method on one set of rows."""
 
     method: str
     title: str
     data: str
     guarantee: str
-    ours: bool
+    ours: bool  # as of the target
     noisy: bool
-    rows: int
+    rows: int  # of the pool; half of it is offered at a time
     features: int
     sizes: Sizes
     stored_share: float
-    same_as_refit: int
+    same_as_refit: int  # trials after which the state was, bit for bit, that of learning the stored rows
     trials: int
     outcomes: tuple[Outcome, ...]
     stages: tuple[Stage, ...]
     seconds: float
     processor_seconds: float
-    workers: int
+    workers: int  # processes that trials and shadows were dealt to
     random_state: int
 
     @property
@@ -201,73 +172,45 @@ def audit(
     workers: int = 1,
     watch: Watch | None = None,
 ) -> Audit:
-    """Run the suite.
+    """Run the suite on a pool of rows with labels -1 and 1; of too many rows, some are drawn.
 
-    Parameters
-    ----------
-    target : Target
-    X : float64 array of shape (n_rows, n_features)
-        The pool; of more rows than ``sizes`` or the target allow, some are drawn.
-    y : array of shape (n_rows,)
-        -1 and 1.
-    data : str
-        What the rows are called.
-    workers : int, default=1
-        Processes to which trials and shadows are dealt; figures are the same for any number.
-    watch : callable, optional
-        Called with (what is being done, how much is done, of how much).
+    ``data`` is the name of the rows. Figures are the same for any number of ``workers``, the processes to which trials
+    and shadows are dealt. ``watch`` is called with (the step, how much is done, how much there is).
 
     Raises
     ------
     InputError
         When there are too few rows to play with, or rows of other columns than the target's.
     """
-    clock, divisors = _Clock(), np.asarray(target.divisor)
-    if divisors.ndim and divisors.shape != X.shape[1:]:
-        raise InputError(
-            f"the scaling of this model is of {divisors.size} columns, and the rows have {X.shape[1]}: give rows of "
-            "the columns that the model learns, in their order."
-        )
-    rng = np.random.default_rng(random_state)
-    most = min(sizes.rows, target.most_rows or sizes.rows)
-    chosen = np.sort(rng.permutation(len(X))[:most])
-    X, y = np.asarray(X[chosen], np.float64), np.asarray(y)[chosen]
-    there = X.any(axis=1)
-    X, y = X[there] / target.divisor, y[there]
-    X /= np.linalg.norm(X, axis=1, keepdims=True) if target.by_norm else 1.0
-    if len(X) < 200:
-        raise InputError(f"an audit needs at least 200 rows that are not zero; got {len(X)}.")
+    clock = _Clock()
+    X, y = _pool(target, X, y, min(sizes.rows, target.most_rows or sizes.rows), random_state)
     sizes = replace(sizes, rows=len(X), candidates=min(sizes.candidates, len(X) // 40))
 
     def tick(what: str) -> Callable[[int, int], None]:
         return lambda done, total: watch(what, done, total) if watch is not None else None
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of small core sets and emptied classes, hundreds of times
-        seeded = {"random_state": random_state, "workers": workers}
+    seeded = {"random_state": random_state, "workers": workers}
+    with warnings.catch_warnings(action="ignore"):  # of small core sets and emptied classes, hundreds of times
         game = one_row(target, X, y, sizes.trials, progress=tick(f"{target.name}: one row leaves"), **seeded)
         clock.stage("one row leaves", game.elsewhere)
         outcomes = _of_one_row(game)
         clock.stage("figures of one row")
         if sizes.shadows:
-            shadows = train_shadows(
-                target, X, y, sizes.shadows, sizes.candidates, progress=tick(f"{target.name}: shadow models"), **seeded
-            )
+            shadows_of = tick(f"{target.name}: shadow models")
+            shadows = train_shadows(target, X, y, sizes.shadows, sizes.candidates, progress=shadows_of, **seeded)
             clock.stage("shadow models", shadows.elsewhere)
             outcomes += _of_shadows(shadows)
             clock.stage("figures of shadows")
         if target.surroundings:
-            told = around(
-                X, y, min(sizes.trials, _AROUND), random_state=random_state, progress=tick("around the model")
-            )
+            trials = min(sizes.trials, _AROUND)
+            told = around(X, y, trials, random_state=random_state, progress=tick("around the model"))
             outcomes += [Outcome("f", SURROUNDINGS[name], measure(*t.pairs())) for name, t in told.items()]
             clock.stage("around the model")
-        guarantee = str(getattr(target.build(0), "guarantee", "none: a store to try the attacks on"))
     return Audit(
         target.name,
         target.title,
         data,
-        " ".join(guarantee.split()),
+        " ".join(str(getattr(target.build(0), "guarantee", "none: a store to try the attacks on")).split()),
         target.ours,
         target.noisy,
         len(X),
@@ -283,6 +226,26 @@ def audit(
         workers,
         random_state,
     )
+
+
+def _pool(
+    target: Target, X: Float64s, y: npt.NDArray[Any], most: int, random_state: int
+) -> tuple[Float64s, npt.NDArray[Any]]:
+    """The rows to play with, scaled as the target's file says, and their labels."""
+    divisors = np.asarray(target.divisor)
+    if divisors.ndim and divisors.shape != X.shape[1:]:
+        raise InputError(
+            f"the scaling of this model is of {divisors.size} columns, and the rows have {X.shape[1]}: give rows of "
+            "the columns that the model learns, in their order."
+        )
+    chosen = np.sort(np.random.default_rng(random_state).permutation(len(X))[:most])
+    X, y = np.asarray(X[chosen], np.float64), np.asarray(y)[chosen]
+    there = X.any(axis=1)
+    X, y = X[there] / target.divisor, y[there]
+    X /= np.linalg.norm(X, axis=1, keepdims=True) if target.by_norm else 1.0
+    if len(X) < 200:
+        raise InputError(f"an audit needs at least 200 rows that are not zero; got {len(X)}.")
+    return X, y
 
 
 class _Clock:

@@ -50,45 +50,19 @@ SAMPLE_SHARE = 0.1  # of the target that keeps a sample and nothing else
 
 @dataclass(frozen=True)
 class Target:
-    """A method under attack.
-
-    Attributes
-    ----------
-    name, title : str
-    build : callable
-        An estimator from a seed, see ``made``. Only noise that is meant to be secret may come from the seed.
-    most_rows : int or None
-        How many rows are offered at most, where more would take too long.
-    ours : bool
-        Whether the promise on trial is the house's: the state is that of learning the surviving core rows, bitwise.
-    control : str or None
-        For a store that forgets badly: the letter of the attack that must catch it.
-    inversion : {"squared", "logistic", "kernel", "voters", None}
-        How its weights before and after are turned into a row, see ``snapshots.row_from_weights``; None where that
-        is not known.
-    surroundings : bool
-        Whether what may stand around a model is attacked too, which is the same for every method.
-    noisy : bool
-        Whether learning twice gives different bits, since noise is part of the method.
-    schema : Schema or None
-        Of a model file: what makes rows of a raw table, before they are offered.
-    divisor : float or array of floats
-    by_norm : bool
-        Of a model file: what its ``scaling`` divides rows by. That is done before they are offered, and then each row
-        is divided by its own norm where ``by_norm``, as it is by default.
-    """
+    """A method under attack."""
 
     name: str
     title: str
-    build: Callable[[int], Any]
-    most_rows: int | None = None
-    ours: bool = False
-    control: str | None = None
-    inversion: str | None = "squared"
-    surroundings: bool = False
-    noisy: bool = False
-    schema: Schema | None = None
-    divisor: float | Float64s = 1.0
+    build: Callable[[int], Any]  # an estimator from a seed, from which only secret noise may come; see made()
+    most_rows: int | None = None  # offered at most, where more would take too long
+    ours: bool = False  # the promise on trial is ours: the state is that of learning the surviving rows, bitwise
+    control: str | None = None  # of a store that forgets badly: the letter of the attack that must catch it
+    inversion: str | None = "squared"  # how weights before and after give a row, see row_from_weights; None: unknown
+    surroundings: bool = False  # whether what may stand around a model is attacked too, the same for every method
+    noisy: bool = False  # learning twice gives different bits, since noise is part of the method
+    schema: Schema | None = None  # of a model file: encodes a raw table before its rows are offered
+    divisor: float | Float64s = 1.0  # of a model file: rows are divided by it, and by their norms, before
     by_norm: bool = True
 
 

@@ -70,7 +70,8 @@ def measure_deletion_time(
     The number of deletions comes from the first half of Theorem 4.4, from Lemma 4.5 with the actual size of the core
     set, and from Lemma 4.5 as printed. Every run learns the rows in another random order and draws other deletions.
     """
-    X, y = make_margin(n_rows, n_features, random_state=random_state, return_X_y=True)
+    table = make_margin(n_rows, n_features, random_state=random_state)
+    X, y = table.X, table.y
     tau = threshold(n_rows, kappa)
     met = encounters(X, lam=capacity, tau=tau, n_orders=_ORDERS, random_state=random_state)
     equal, unusual = np.ones(n_rows), leverages(X, capacity)

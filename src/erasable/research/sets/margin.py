@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, overload
-
 import numpy as np
 import numpy.typing as npt
 from scipy.special import betainc, betaincinv
@@ -17,26 +15,6 @@ _SLACK = 1e-13  # far more than the rounding error of u'x
 _TAIL = 1e-3  # a part of the sphere smaller than this is sampled by rejection
 
 
-@overload
-def make_margin(
-    n_samples: int = ...,
-    n_features: int = ...,
-    margin: float = ...,
-    *,
-    heights: str = ...,
-    random_state: int = ...,
-    return_X_y: Literal[True],
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]: ...
-@overload
-def make_margin(
-    n_samples: int = ...,
-    n_features: int = ...,
-    margin: float = ...,
-    *,
-    heights: str = ...,
-    random_state: int = ...,
-    return_X_y: Literal[False] = False,
-) -> Table: ...
 def make_margin(
     n_samples: int = 200_000,
     n_features: int = 100,
@@ -44,8 +22,7 @@ def make_margin(
     *,
     heights: str = "sphere",
     random_state: int = 0,
-    return_X_y: bool = False,
-) -> Any:
+) -> Table:
     """Rows on the part of the unit sphere where ``|u'x| > margin``, labelled by the sign of ``u'x``.
 
     The direction u is uniform on the sphere and depends on the seed and the number of features alone. The
@@ -65,18 +42,11 @@ def make_margin(
         where there are many features; or uniformly between the margin and 1.
     random_state : int, default=0
         Decides everything.
-    return_X_y : bool, default=False
-        Give ``(X, y)`` instead of a table.
 
     Returns
     -------
     Table
         float64 rows of norm 1; labels -1 and +1.
-
-    Raises
-    ------
-    ConfigurationError
-        When a parameter cannot be used.
 
     Examples
     --------
@@ -107,7 +77,7 @@ def make_margin(
             rest *= (np.sqrt((1 - t) * (1 + t)) / np.linalg.norm(rest, axis=1))[:, None]
             block[:, 1:] = rest
         block -= np.outer(2 * (block @ mirror), mirror)
-    return (X, y) if return_X_y else Table(X, y, name="margin")
+    return Table(X, y, name="margin")
 
 
 def _mirror(d: int, rng: np.random.Generator) -> npt.NDArray[np.float64]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import Any, Literal, overload
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,11 +24,7 @@ _FITTED = (
 )
 
 
-@overload
-def load_purchase(path: str | os.PathLike[str], *, return_X_y: Literal[True]) -> tuple[Any, Any, Any, Any]: ...
-@overload
-def load_purchase(path: str | os.PathLike[str], *, return_X_y: Literal[False] = False) -> Split: ...
-def load_purchase(path: str | os.PathLike[str], *, return_X_y: bool = False) -> Any:
+def load_purchase(path: str | os.PathLike[str]) -> Split:
     """The Purchase set of Bourtoule et al., *Machine Unlearning* (SISA), split 80/20, from the two files it comes in.
 
     Follows ``datasets/purchase/prepare_data.py`` of the repository cleverhans-lab/machine-unlearning: the rows of both
@@ -41,8 +37,6 @@ def load_purchase(path: str | os.PathLike[str], *, return_X_y: bool = False) -> 
     ----------
     path : str or path
         The folder with ``data1.npz`` and ``data2.npz``, 0/1 rows as ``scipy.sparse.save_npz`` writes them.
-    return_X_y : bool, default=False
-        Give ``(X_train, X_test, y_train, y_test)``, as ``train_test_split`` does, instead of a split.
 
     Returns
     -------
@@ -84,10 +78,7 @@ def load_purchase(path: str | os.PathLike[str], *, return_X_y: bool = False) -> 
     if other:
         raise InputError(f"{' and '.join(_FILES)} must hold zeros and ones; {other} entries are something else.")
     X.eliminate_zeros()
-    split = Table(X, _two_means(X), name="purchase", fitted=_FITTED).split(test_size=0.2, random_state=0)
-    if return_X_y:
-        return split.train.X, split.test.X, split.train.y, split.test.y
-    return split
+    return Table(X, _two_means(X), name="purchase", fitted=_FITTED).split(test_size=0.2, random_state=0)
 
 
 def _two_means(X: Any) -> npt.NDArray[np.int64]:
@@ -111,32 +102,13 @@ _SIZES = np.geomspace(0.13, 2, 48)  # how much a shopper buys, as multiples of t
 _SIZE_ODDS = np.exp(-2 * np.log(_SIZES) ** 2)  # log-normal with sigma 1/2, cut off
 
 
-@overload
-def make_purchase_like(
-    n_samples: int = ...,
-    n_features: int = ...,
-    *,
-    n_tastes: int = ...,
-    random_state: int = ...,
-    return_X_y: Literal[True],
-) -> tuple[Any, npt.NDArray[np.int64]]: ...
-@overload
-def make_purchase_like(
-    n_samples: int = ...,
-    n_features: int = ...,
-    *,
-    n_tastes: int = ...,
-    random_state: int = ...,
-    return_X_y: Literal[False] = False,
-) -> Table: ...
 def make_purchase_like(
     n_samples: int = 311_519,
     n_features: int = 600,
     *,
     n_tastes: int = 8,
     random_state: int = 0,
-    return_X_y: bool = False,
-) -> Any:
+) -> Table:
     """Synthetic market baskets of the shape of the Purchase set: sparse 0/1 rows with two linear classes.
 
     Purchase is the set of Bourtoule et al., *Machine Unlearning* (SISA): 311,519 shoppers, 600 items, labels by
@@ -161,8 +133,6 @@ def make_purchase_like(
         An even number.
     random_state : int, default=0
         Decides everything.
-    return_X_y : bool, default=False
-        Give ``(X, y)`` instead of a table.
 
     Returns
     -------
@@ -188,7 +158,7 @@ def make_purchase_like(
     shop = _open_shop(d, k, np.random.default_rng(shop_seed))
     X = _baskets(n, shop, np.random.default_rng(shopper_seed))
     y = np.where(X @ shop.weights > shop.offset, 1, -1).astype(np.int64)
-    return (X, y) if return_X_y else Table(X, y, name="purchase-like")
+    return Table(X, y, name="purchase-like")
 
 
 @dataclass(frozen=True)
