@@ -206,7 +206,7 @@ class Pass:
         """Buffer the undecided rows that may be selected."""
         chosen = self.model.selection
         if isinstance(chosen, Independent):
-            kept = chosen.keeps(self.model.prepared(rows.X), hashes, rows.y)
+            kept, _ = chosen.keeps(self.model.prepared(rows.X), hashes, rows.y)
             result.settled += len(rows) - int(np.count_nonzero(kept))
             result.survivors.add(rows.take(kept))
             return

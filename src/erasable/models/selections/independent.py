@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from erasable.core.arrays import Booleans, Float64s, Matrix
-from erasable.core.independent import Rarity, kept, tilts_of
+from erasable.core.independent import Rarity, kept, screened, tilts_of
 from erasable.core.keyed_hash import Hashes, hashed_order, keyed_hash
 from erasable.core.layout import Tensors
 from erasable.core.names import Label, read_label
@@ -112,19 +112,46 @@ class Independent(GridSelection):
         of_class, _ = self.tilts
         return np.array([of_class[label] for label in classes]) if self.balance else None
 
-    def keeps(self, rows: RawRows, hashes: Hashes, labels: npt.NDArray[Any]) -> Booleans:
-        """Which rows are kept, of prepared rows with these hashes and labels; a block at a time."""
-        return self._in_blocks(rows, hashes, labels, None)[0]
+    def keeps(
+        self, rows: RawRows, hashes: Hashes, labels: npt.NDArray[Any], progress: Progress | None = None
+    ) -> tuple[Booleans, Decisions]:
+        """Which prepared rows are kept, and how they were decided; a block at a time."""
+        n, total = len(rows), Decisions()
+        mask = np.zeros(n, dtype=bool)
+        step = max(1, _BLOCK // self.grid.n_columns if self.looks_at_rows else n)
+        quick = self.looks_at_rows and self.rarity.exponents is not None and not rows.sparse
+        for low in range(0, n, step):
+            left = np.arange(low, min(n, low + step))
+            tilts = self._tilts(labels[left].tolist() if self.balance else ())
+            if quick:
+                X, factors = rows.approximate(low, int(left[-1]) + 1)
+                sure, is_open = screened(X, factors, hashes[left], tilts, self.rarity, self.slope, self.grid)
+                mask[left] = sure
+                total.screened += int(np.count_nonzero(~is_open))
+                left, tilts = left[is_open], tilts[is_open] if isinstance(tilts, np.ndarray) else tilts
+            G = rows.take(left) if self.looks_at_rows else None
+            mask[left], how = self._kept(G, hashes[left], tilts)
+            total += how
+            if progress is not None:
+                progress(min(n, low + step), n)
+        return mask, total
 
-    def kept(self, rows: Matrix | None, hashes: Hashes, labels: Sequence[Any]) -> tuple[Booleans, Decisions]:
-        """Which rows are kept, of rows on the grid with these hashes and labels; rows may be None if none is read."""
+    @property
+    def slope(self) -> float:
+        """The chance of being kept, divided by rarity and tilt."""
+        return self.tilts[1] * self.rate / self.mean_rarity
+
+    def _tilts(self, labels: Sequence[Any]) -> Float64s | float:
+        """The factors of these labels; one without balance."""
+        if not self.balance:
+            return 1.0
+        return np.fromiter(map(self.tilts[0].__getitem__, labels), dtype=np.float64, count=len(labels))
+
+    def _kept(self, rows: Matrix | None, hashes: Hashes, tilts: Float64s | float) -> tuple[Booleans, Decisions]:
+        """Which rows on the grid are kept; None in their place if none is looked at."""
         if self.rate == 1.0:
             return np.ones(len(hashes), dtype=bool), Decisions(certified=len(hashes))
-        of_class, c = self.tilts
-        tilts: Float64s | float = 1.0
-        if self.balance:
-            tilts = np.fromiter(map(of_class.__getitem__, labels), dtype=np.float64, count=len(labels))
-        return kept(rows, hashes, tilts, self.rarity, c * self.rate / self.mean_rarity, self.grid)
+        return kept(rows, hashes, tilts, self.rarity, self.slope, self.grid)
 
     def select(
         self,
@@ -140,30 +167,9 @@ class Independent(GridSelection):
         hashes = keyed_hash(ids, self.key)
         if rows.order is not None:
             hashes, labels = hashes[rows.order], labels[rows.order]
-        mask, decisions, batches = self._in_blocks(rows, hashes, labels, progress)
+        mask, decisions = self.keeps(rows, hashes, labels, progress)
         index = np.flatnonzero(mask)
-        if not self.looks_at_rows and len(index):
-            batches = [rows.take(index)]
-        return SelectionResult(index, batches, decisions)
-
-    def _in_blocks(
-        self, rows: RawRows, hashes: Hashes, labels: npt.NDArray[Any], progress: Progress | None
-    ) -> tuple[Booleans, Decisions, list[Matrix]]:
-        """Which rows are kept, how they were decided, and those on the grid if rows were looked at."""
-        n, decisions, batches = len(rows), Decisions(), []
-        mask = np.zeros(n, dtype=bool)
-        step = max(1, _BLOCK // self.grid.n_columns if self.looks_at_rows else n)
-        for low in range(0, n, step):
-            where = np.arange(low, min(n, low + step))
-            G = rows.take(where) if self.looks_at_rows else None
-            kept, how = self.kept(G, hashes[where], labels[where].tolist() if self.balance else ())
-            mask[where] = kept
-            if G is not None and kept.any():
-                batches.append(G[kept])
-            decisions += how
-            if progress is not None:
-                progress(int(where[-1]) + 1, n)
-        return mask, decisions, batches
+        return SelectionResult(index, [rows.take(index)] if len(index) else [], decisions)
 
     # -- verifying and files -----------------------------------------------------------------------------------------
 
@@ -173,7 +179,7 @@ class Independent(GridSelection):
         """The rows that pass their own test; refused if they are not in the order of their hashes."""
         if hashed_order(ids, self.key).tolist() != list(range(len(ids))):
             raise VerificationError("the core rows are not in the order of the hashes of their ids.")
-        mask, _ = self.kept(rows, keyed_hash(ids, self.key), labels)
+        mask, _ = self._kept(rows, keyed_hash(ids, self.key), self._tilts(labels))
         return np.flatnonzero(mask), None
 
     def describe(self) -> dict[str, Any]:
