@@ -332,7 +332,7 @@ class ErasableEstimator(BaseEstimator):
         What holds afterwards, ``guarantee`` says. All rows of one call leave together.
         """
         report = self.forget_quietly(ids, subjects)
-        warn_of_emptied_classes(report, fixable=hasattr(self, "classes"))
+        warn_of_emptied_classes(report.classes_emptied, fixable=hasattr(self, "classes"))
         return report
 
     def forget_quietly(self, ids: Any = None, subjects: Any = None) -> ForgetReport:

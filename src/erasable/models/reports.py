@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import warnings
 import weakref
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from dataclasses import KW_ONLY, InitVar, dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any, Literal
 
 from erasable.core.selector import Decisions
 from erasable.errors import EmptiedClassWarning, StaleReportError
+
+if TYPE_CHECKING:
+    from erasable.models.model import Model
 
 #: What models assume that train a learner in floating point again instead of keeping exact sums.
 SAME_BITS_AGAIN = (
@@ -133,11 +136,11 @@ class LearnReport:
     rows_without_weight : int
         Rows whose weight rounds to zero: they were not looked at.
     rows_known : int
-        Rows beside these that were passed over, because rows with their ids are stored.
+        Further rows that were passed over, because rows with their ids are stored.
     rows_replaced : int
-        Stored rows that left because rows with their ids came.
+        Stored rows that were replaced by rows with the same ids.
     rows_suppressed : int
-        Rows beside these that were passed over, because they are those of somebody who is not to be learnt.
+        Further rows that were passed over, because their subject must not be learnt.
     rounds : tuple of Round
         Of rows that came in blocks, or were screened by an engine: what each round did, and how long it took.
     """
@@ -153,19 +156,20 @@ class LearnReport:
     rounds: tuple[Round, ...] = field(default=(), compare=False)
 
 
+@dataclass(frozen=True, eq=False, repr=False, slots=True)
 class ForgetReport:
-    """The outcome of one request of forgetting; whoever asked may keep it, the model keeps nothing of it.
+    """The outcome of one forget request. The caller may keep it; the model keeps nothing of it.
 
     Attributes
     ----------
     requested : int
         Different ids and subjects that the request named.
     core_rows_removed : int
-        Stored rows that left. Tell it to nobody who may not know whether somebody's row was stored.
+        Stored rows that left. Do not show it to anyone who must not learn whether a person's row was stored.
     core_rows : int
         Stored rows that the model holds now.
     not_stored : int
-        Ids and subjects of the request that no stored row had: never learnt, not kept, or gone already.
+        Ids and subjects of the request that no stored row had: never learnt, not kept, or forgotten already.
     rows_retrained : int
         Rows that had to be trained on again: for learners that cannot take rows out.
     classes_emptied : int
@@ -181,60 +185,26 @@ class ForgetReport:
         The signed receipt, for a file that was opened with a key.
     """
 
-    __slots__ = (
-        "_digest",
-        "_model",
-        "_version_token",
-        "classes_emptied",
-        "core_rows",
-        "core_rows_removed",
-        "digest_before",
-        "not_stored",
-        "receipt",
-        "requested",
-        "rows_retrained",
-    )
     requested: int
     core_rows_removed: int
     core_rows: int
-    not_stored: int
-    rows_retrained: int
-    classes_emptied: int
-    digest_before: str | None
-    receipt: str | None
-    _digest: str | None
-    _model: weakref.ref[Any] | None
-    _version_token: object
+    not_stored: int = 0
+    _: KW_ONLY
+    rows_retrained: int = 0
+    classes_emptied: int = 0
+    digest_before: str | None = None
+    digest_after: InitVar[str | None] = None
+    receipt: str | None = None
+    model: InitVar[Model | None] = None
+    _digest: str | None = field(default=None, init=False)
+    _model: weakref.ref[Model] | None = field(default=None, init=False)
+    _version_token: object = field(default=None, init=False)
 
-    def __init__(
-        self,
-        requested: int,
-        core_rows_removed: int,
-        core_rows: int,
-        not_stored: int = 0,
-        *,
-        rows_retrained: int = 0,
-        classes_emptied: int = 0,
-        digest: str | None = None,
-        digest_before: str | None = None,
-        receipt: str | None = None,
-        model: Any = None,
-    ) -> None:
-        put = object.__setattr__
-        put(self, "requested", requested)
-        put(self, "core_rows_removed", core_rows_removed)
-        put(self, "core_rows", core_rows)
-        put(self, "not_stored", not_stored)
-        put(self, "rows_retrained", rows_retrained)
-        put(self, "classes_emptied", classes_emptied)
-        put(self, "digest_before", digest_before)
-        put(self, "receipt", receipt)
-        put(self, "_digest", digest)
-        put(self, "_model", None if model is None else weakref.ref(model))
-        put(self, "_version_token", None if model is None else model.version_token)
-
-    def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError("a report says what was done: it cannot be changed.")
+    def __post_init__(self, digest_after: str | None, model: Model | None) -> None:
+        object.__setattr__(self, "_digest", digest_after)
+        if model is not None:
+            object.__setattr__(self, "_model", weakref.ref(model))
+            object.__setattr__(self, "_version_token", model.version_token)
 
     @property
     def digest(self) -> str | None:
@@ -246,14 +216,16 @@ class ForgetReport:
                     "the model has changed since this report was made, so its digest can no longer be computed: "
                     "read report.digest right after forget."
                 )
-            object.__setattr__(self, "_digest", str(model.snapshot().digest))
+            object.__setattr__(self, "_digest", model.snapshot().digest)
         return self._digest
 
     def _facts(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__slots__ if not name.startswith("_")}
+        """The arguments that make an equal report."""
+        stated = {f.name: getattr(self, f.name) for f in fields(self) if not f.name.startswith("_")}
+        return {**stated, "digest_after": self.digest}
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, ForgetReport) and (self._facts(), self.digest) == (other._facts(), other.digest)
+        return isinstance(other, ForgetReport) and self._facts() == other._facts()
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -265,23 +237,18 @@ class ForgetReport:
         )
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _report_again, ({**self._facts(), "digest": self.digest},)
+        return _report_again, (self._facts(),)
 
 
 def _report_again(facts: dict[str, Any]) -> ForgetReport:
-    return ForgetReport(facts.pop("requested"), facts.pop("core_rows_removed"), facts.pop("core_rows"), **facts)
+    return ForgetReport(**facts)
 
 
-def warn_of_emptied_classes(report: ForgetReport, *, fixable: bool = True, stacklevel: int = 3) -> None:
-    """Say how many classes lost their last stored row; after the fact, for a warning must not stop an erasure.
+def warn_of_emptied_classes(emptied: int, *, fixable: bool = True, stacklevel: int = 3) -> None:
+    """Warn that so many classes lost their last stored row; after the fact, since a warning must not stop an erasure.
 
     ``fixable`` says whether models of this kind can be made with fixed classes.
     """
-    warn_of_lost_classes(report.classes_emptied, fixable=fixable, stacklevel=stacklevel + 1)
-
-
-def warn_of_lost_classes(emptied: int, *, fixable: bool = True, stacklevel: int = 3) -> None:
-    """The same, of so many classes."""
     if emptied:
         which = "a class" if emptied == 1 else f"{emptied} classes"
         remedy = " A model made with classes= keeps classes that have no rows." if fixable else ""

@@ -40,7 +40,6 @@ from erasable.models.reports import (
     LearnReport,
     VerifyReport,
     warn_of_emptied_classes,
-    warn_of_lost_classes,
 )
 from erasable.models.state import State
 from erasable.operations.inspect import rows_of
@@ -336,7 +335,7 @@ class ModelFile:
                 self._cache.write(writer, estimator.model_.snapshot(), options.mode, announce=self.announce)
             self._cache.model = estimator.model_
         if len(estimator.model_.core):
-            warn_of_lost_classes(len(classes - set(estimator.model_.classes)))
+            warn_of_emptied_classes(len(classes - set(estimator.model_.classes)))
         known_rows, listed = (0, 0) if offered is None else (offered.rows_known, offered.rows_suppressed)
         return with_counts(report, rows_known=known_rows, rows_replaced=len(replaced), rows_suppressed=listed)
 
@@ -388,7 +387,7 @@ class ModelFile:
 
     def _carried_out(self, requests: list[Request], digests: bool) -> list[ForgetReport]:
         reports = self._queue.submit(Ticket(requests, digests or self._key is not None), self._forget_all)
-        warn_of_emptied_classes(reports[0], stacklevel=4)  # those of one call share a rewrite
+        warn_of_emptied_classes(reports[0].classes_emptied, stacklevel=4)  # those of one call share a rewrite
         return reports
 
     def _forget_all(self, batch: list[Ticket]) -> None:
@@ -437,7 +436,7 @@ class ModelFile:
                 len(model.core),
                 absent,
                 classes_emptied=emptied if removed else 0,
-                digest=after if ticket.digests else None,
+                digest_after=after if ticket.digests else None,
                 digest_before=before if ticket.digests else None,
                 receipt=self._receipt(request, before, after, model),
             )

@@ -79,7 +79,7 @@ class RowsClassifier(ClassifierMixin, BaseEstimator):
     def forget(self, *, ids: Any = None, subjects: Any = None) -> ForgetReport:
         """Remove rows with these ids, or of these subjects; as ``ErasableClassifier.forget``."""
         report = self.forget_quietly(ids, subjects)
-        warn_of_emptied_classes(report, fixable=hasattr(self, "classes"))
+        warn_of_emptied_classes(report.classes_emptied, fixable=hasattr(self, "classes"))
         return report
 
     def forget_quietly(self, ids: Any = None, subjects: Any = None) -> ForgetReport:
