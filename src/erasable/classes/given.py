@@ -15,20 +15,10 @@ from erasable.errors import ConfigurationError, ExactnessError
 from erasable.validation import function, positive_number, text
 
 BITS = 20
-
-
 STEPS = 2**BITS  # a prediction of 1
-
-
 ONE = 4**BITS  # the 1 in the denominator of D², in squared steps
-
-
 MOST_ROWS = 2**22  # sums of squares then stay below 2**63
-
-
 _DOUBT = 2.0**-10  # in steps: a value so close to halfway between two of them is asked for again, row by row
-
-
 _NUMBERS = 2**20  # handled at once
 
 

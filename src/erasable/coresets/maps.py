@@ -221,11 +221,7 @@ class RandomSubsample:
 
 
 _HARD = 1e12  # the penalty: no row of separable data gets as much weight
-
-
 _ON_THE_MARGIN = 1e-5  # how far above one the functional margin of a support vector may be computed
-
-
 _MOST_STEPS = 10**7
 
 

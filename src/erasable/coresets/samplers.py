@@ -21,8 +21,6 @@ from erasable.errors import ConfigurationError
 from erasable.validation import number_between, number_not_negative, positive_number, whole_number
 
 _SCREENED = 1024  # rows screened at once
-
-
 _ENCODED = 2**22  # numbers encoded at once
 
 

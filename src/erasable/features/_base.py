@@ -16,11 +16,7 @@ from erasable.errors import ConfigurationError, InputError
 from erasable.validation import odd_cells
 
 NUMBERS, TEXTS, TABLES = "numbers", "texts", "tables"
-
-
 MOST_FEATURES = 2**24
-
-
 _BLOCK = 2**17  # numbers handled at once, so that temporaries stay in the processor's cache
 
 

@@ -29,14 +29,8 @@ from erasable.features._base import MOST_FEATURES, NUMBERS, FeatureMap, as_numbe
 from erasable.validation import choice, number_between, positive_number, seed, whole_number
 
 WEIGHT_BITS = 20  # integer weights are at most 2**20 in size
-
-
 _KEPT_BITS = 46  # a row's entries are used to this many bits below its largest, or more
-
-
 _SINE = [(-1) ** k / math.factorial(2 * k + 1) for k in range(11)]  # Taylor, enough for |u| <= pi / 2
-
-
 _EXPONENTIAL = [1 / math.factorial(k) for k in range(15)]  # Taylor, enough for |r| <= log(2) / 2
 
 
@@ -217,8 +211,6 @@ def _draw(n_features_out: int, n_features: int, key: int) -> tuple[Float64s, Flo
 
 
 _KERNELS = ("rbf", "laplacian")
-
-
 _TOLERANCE = 2.0**-30  # of one, which is what the kernel of a row with itself is
 
 

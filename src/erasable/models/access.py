@@ -30,14 +30,10 @@ from erasable.models.state import State
 from erasable.schemas import DecodedCell, Schema, decode_row
 
 _EXACT = "each value is that of the row"
-
-
 _CELLS = (
     "each cell of the table is told as far as its encoded and rounded row still says it: what it held is within the "
     "bounds, or among those that are listed"
 )
-
-
 _DIRECTION = "only the direction of a row is stored, all its values divided by one number that is not stored"
 
 

@@ -43,16 +43,17 @@ def overwrite(value: Any) -> None:
 
 
 V = TypeVar("V")
-
-
 _SHARE = 8  # names of a small dictionary, at most on average
-
-
 _MIXED = 20  # the lower bits of the hash of a tuple may be the same for many numbers; a whole number is its own hash
 
 
 class NameTable(Mapping[Key, V]):
-    """Values by name. It is iterated in no order that means anything."""
+    """Values by name, iterated in no particular order; nothing shows that a name was removed.
+
+    A dictionary keeps the slot of a deleted entry and does not shrink. Here names are spread over small dictionaries by
+    their hashes: how many there are depends on the number of names alone, each is sorted, and one that loses a name is
+    made anew.
+    """
 
     def __init__(self) -> None:
         self._n = 0
@@ -76,17 +77,17 @@ class NameTable(Mapping[Key, V]):
         return [(mixed >> _MIXED) % n for mixed in map(hash, zip(names))]
 
     def among(self, names: Collection[Key]) -> list[Key]:
-        """Those of these names that are here."""
+        """Those of these names that are in the table."""
         parts, n = self._parts, len(self._parts)
         return [name for name in names if name in parts[(hash((name,)) >> _MIXED) % n]]
 
     def values_of(self, names: Collection[Key]) -> list[V]:
-        """The values of these names, all of which are here."""
+        """The values of these names, which are all in the table."""
         parts, n = self._parts, len(self._parts)
         return [parts[(hash((name,)) >> _MIXED) % n][name] for name in names]
 
     def put(self, entries: Mapping[Key, V]) -> None:
-        """Names come, or have another value."""
+        """Insert entries, or replace their values."""
         new = dict(entries)
         if self._n:
             for at, name in zip(self._places(entries), entries, strict=True):
@@ -98,7 +99,7 @@ class NameTable(Mapping[Key, V]):
             self._insert(new)
 
     def drop(self, names: Collection[Key]) -> None:
-        """These names, all of which are here and distinct, leave."""
+        """Remove these names, which are distinct and all in the table."""
         parts, n = self._parts, len(self._parts)
         for name in names:
             at = (hash((name,)) >> _MIXED) % n
@@ -119,7 +120,7 @@ class NameTable(Mapping[Key, V]):
             self._insert(everything)
 
     def _insert(self, new: Mapping[Key, V]) -> None:
-        """New names come; a dictionary that has some of them is made anew, in order."""
+        """Insert new names; a dictionary that gets some of them is made anew, in order."""
         parts = self._parts
         coming: defaultdict[int, list[Key]] = defaultdict(list)
         for at, name in zip(self._places(new), new, strict=True):
@@ -241,10 +242,7 @@ class Named(NamedTuple):
 
 @dataclass(eq=False, repr=False)
 class Outline:
-    """What is asked about core rows by who checks others, their names, or who predicts, their number; and no row.
-
-    When it is sent, only that is.
-    """
+    """The names of core rows, for checking other rows, or their number, for predicting; it holds no row."""
 
     place: Any = ()
     subject_type: type | None = None
@@ -268,7 +266,7 @@ class CoreRows:
         Overwritten: the rows are copied to pieces of memory that can be overwritten one by one.
     ids, subjects, labels : sequences of length n
     grid : Grid, optional
-        Of rows that are held in the layout that the rule names (see ``core.row_layout``); without it, all are dense.
+        Of rows that are held in the layout that the rule names (see ``core.layout``); without it, all are dense.
     weights : sequence of length n, optional
         In sixteenths; by default every row has weight one.
     classed : bool, default=True
@@ -318,7 +316,7 @@ class CoreRows:
         labels: list[Any],
         weights: list[int] | None = None,
     ) -> None:
-        """Rows join, in order, in either layout; the batches are overwritten, and taken out of their list."""
+        """Add rows at the end, in either layout; the batches are overwritten, and taken out of their list."""
         weights = weights or [ONE] * len(ids)
         with _collector_at_rest():
             if self._grid is not None:

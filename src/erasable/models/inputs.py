@@ -18,23 +18,11 @@ from erasable.errors import InputError, InputTypeError
 from erasable.validation import real_numbers
 
 _PLURAL = {"int": "integers", "str": "strings", "bytes": "bytes"}
-
-
 _NAMES: dict[type, str] = {int: "int", str: "str", bytes: "bytes"}
-
-
 _LABEL_ARRAYS: dict[type, Any] = {bool: bool, int: np.int64, float: np.float64, str: object}
-
-
 _LABEL_TYPES = "integers, strings, booleans or floats"
-
-
 _MISSING_LABELS = "y has missing entries (None, NaN or masked): every row needs a label."
-
-
 T = TypeVar("T")
-
-
 Column = Sequence[Any] | npt.NDArray[np.int64]
 
 
@@ -467,11 +455,7 @@ def _distinct(numbers: npt.NDArray[np.int64]) -> int:
 
 
 ONE = 16  # the weight of a row to whom none was given, in sixteenths
-
-
 LARGEST = 16 * ONE
-
-
 RowWeights = npt.NDArray[np.int16]
 
 

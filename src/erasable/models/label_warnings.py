@@ -17,31 +17,20 @@ import numpy.typing as npt
 from erasable.errors import SortedRowsWarning, WeakModelWarning
 
 if TYPE_CHECKING:
+    from erasable.models.configuration import Configuration
     from erasable.models.model import Model
 
 
 _FEW = 100  # rows offered: with fewer, nothing is said
-
-
 _TOO_FEW = 10  # core rows of a class
-
-
 _CLOSE = 2**16  # integers no further apart are counted one by one
-
-
 _FEW_STEPS = 32  # of the grid of targets, between the lowest and the highest
-
-
 REMEDY = (
     "lower threshold= or capacity= so that more rows are stored, keep a sample of the rows as well, or a larger one "
     "(sample_rate=), bring columns to one size (scaling=), or give classes their weight "
     '(class_weight= "balanced", loss= "logistic")'
 )
-
-
 ONE_CLASS = "all labels are the same, and so will all predictions be: check the column of labels."
-
-
 NUMERIC_REMEDY = (
     "lower threshold= or capacity= so that more rows are stored, bring columns to one size (scaling=), keep a sample "
     "of the rows as well (sample_rate=), or declare a range of targets around what is common (target_range=)"
@@ -74,11 +63,11 @@ class OfferedLabels:
         return self
 
     def join(self, other: OfferedLabels) -> None:
-        """Labels that were offered elsewhere."""
+        """Add what was counted on a worker."""
         self.counts += other.counts
 
     def warn(self, model: Model, *, new: bool, stacklevel: int) -> None:
-        """Say where a model holds too few rows of a class; of a new one, also where labels or weights make no sense."""
+        """Warn if the model holds too few rows of a class; for a new one, also if labels or weights make no sense."""
         if new and len(self.counts) == 1:
             warnings.warn(ONE_CLASS, WeakModelWarning, stacklevel=stacklevel + 1)
         warn_of_thin_classes(self.counts, model.core.class_counts, stacklevel=stacklevel + 1)
@@ -87,7 +76,7 @@ class OfferedLabels:
 
 
 class OfferedTargets:
-    """Between which numbers the targets lie that were offered, block after block."""
+    """The range of the targets offered, block after block."""
 
     def __init__(self) -> None:
         self.rows = 0
@@ -101,12 +90,12 @@ class OfferedTargets:
         return self
 
     def join(self, other: OfferedTargets) -> None:
-        """Targets that were offered elsewhere."""
+        """Add what was seen on a worker."""
         self.rows += other.rows
         self.low, self.high = np.minimum(self.low, other.low), np.maximum(self.high, other.high)
 
-    def warn(self, model: Any, *, new: bool, stacklevel: int) -> None:
-        """Say where the targets of a hundred rows or more, not all equal, lie within a few steps of their grid."""
+    def warn(self, model: Model, *, new: bool, stacklevel: int) -> None:
+        """Warn if the targets of a hundred rows or more, not all equal, lie within a few steps of their grid."""
         c = model.configuration
         low, high = np.array(c.head.target_ranges).T
         steps = (self.high - self.low) / (high / 2 - low / 2) * c.grid.radius
@@ -122,19 +111,10 @@ class OfferedTargets:
 
 
 def warn_of_thin_classes(offered: Mapping[Any, int], stored: Mapping[Any, int], *, stacklevel: int) -> None:
-    """Say how many classes have no core row, and how many that had ten rows or more have fewer core rows than ten.
+    """Warn of classes without core rows, and of classes with fewer than ten although ten or more were offered.
 
-    Parameters
-    ----------
-    offered, stored : mappings
-        How many rows of each class the table has, and the core set.
-    stacklevel : int
-        As in ``warnings.warn``, counted from the caller.
-
-    Warns
-    -----
-    WeakModelWarning
-        Of a hundred rows or more.
+    ``offered`` and ``stored`` count the rows of each class in the table and in the core set; with fewer than a hundred
+    rows offered there is no warning. ``stacklevel`` is that of ``warnings.warn``, counted from the caller.
     """
     if sum(offered.values()) < _FEW:
         return
@@ -153,23 +133,9 @@ def warn_of_thin_classes(offered: Mapping[Any, int], stored: Mapping[Any, int], 
         )
 
 
-def warn_of_absent_classes(configuration: Any, offered: Mapping[Any, int], *, stacklevel: int) -> None:
-    """Say how many of the classes that ``class_weight`` names no row has, unless the caller fixed all classes.
-
-    Parameters
-    ----------
-    configuration
-        Of any model.
-    offered : mapping
-        How many rows of each class the table has.
-    stacklevel : int
-        As in ``warnings.warn``, counted from the caller.
-
-    Warns
-    -----
-    WeakModelWarning
-    """
-    weights = getattr(configuration.head, "class_weight", None)
+def warn_of_absent_classes(configuration: Configuration, offered: Mapping[Any, int], *, stacklevel: int) -> None:
+    """Warn of labels in ``class_weight`` that no row has, unless the caller fixed all classes."""
+    weights = configuration.head.class_weight
     named = [label for label, _ in weights] if isinstance(weights, tuple) and configuration.classes is None else []
     absent = sum(label not in offered for label in named)
     if absent:
@@ -206,7 +172,7 @@ class LabelRuns:
         return self
 
     def warn(self, *, stacklevel: int) -> None:
-        """Say so when labels change less than a tenth as often as they would in random order."""
+        """Warn if labels change less than a tenth as often as they would in random order."""
         n = self.counts.total()
         if n >= _FEW and 10 * self.changes < n - sum(count**2 for count in self.counts.values()) / n:
             warnings.warn(SORTED, SortedRowsWarning, stacklevel=stacklevel + 1)

@@ -59,8 +59,6 @@ BITWISE = Guarantee(
     of="state",
     bitwise=True,
 )
-
-
 #: What models promise that decide about each row alone.
 BITWISE_ON_ALL_ROWS = Guarantee(
     "exact traditional and system-aware unlearning (Definitions 2.1 and 2.3): equal to learning all surviving rows, "

@@ -112,12 +112,9 @@ class Layout:
         return Configuration(selection, head, classes, *_read_columns(meta))
 
     def read(self, meta: dict[str, Any], tensors: Derived, code: Any) -> Parts:
-        """The fields of a state.
+        """The fields of a state; raises StateFormatError if they do not fit together.
 
-        Raises
-        ------
-        StateFormatError
-            When the parts do not fit together. Values of other types may raise anything.
+        Values of other types may raise anything.
         """
         labels_of = [read_label(meta["class_kind"], v) for v in meta.get("classes", ())]
         fixed = tuple(labels_of) if meta.get("classes_fixed") else None
@@ -201,46 +198,22 @@ class _CoreSet(Layout):
 
 
 _LINEAR = (("leverage", "squared"), ("leverage", "logistic"))
-
-
 _ANY = Layout()
-
-
+_FUNCTION_CLASS = ("ErasableGeneralClassifier", "a function class")
+_LEARNER = ("CoreSetUnlearner", "a core-set map and a learner")
 _LAYOUTS = (
     _Linear("erasable-linear", 1, "linear", _LINEAR, shardable=True),
     _Linear("erasable-regression", 1, "linear regression", (("leverage", "regression"),), None, True, "targets"),
     _Kernel("erasable-kernel", 1, "kernel", (("kernel", "kernel"),)),
-    _General(
-        "erasable-general",
-        1,
-        "general function class",
-        (("general", "general"),),
-        ("ErasableGeneralClassifier", "a function class"),
-    ),
-    _CoreSet(
-        "erasable-core-set",
-        1,
-        "learner on a core set",
-        (("core-set", "learner"),),
-        ("CoreSetUnlearner", "a core-set map and a learner"),
-    ),
+    _General("erasable-general", 1, "general function class", (("general", "general"),), _FUNCTION_CLASS),
+    _CoreSet("erasable-core-set", 1, "learner on a core set", (("core-set", "learner"),), _LEARNER),
     _ANY,
 )
-
-
 _BY_FORMAT = {layout.format: layout for layout in _LAYOUTS}
-
-
 _BY_PAIR = {pair: layout for layout in _LAYOUTS for pair in layout.pairs}
-
-
 SHARDED = "-sharded"  # ends the format of the head of several files
-
-
 #: What a model is called, by the format that its header names.
 KINDS = {layout.format: layout.kind for layout in _LAYOUTS}
-
-
 KINDS |= {layout.format + SHARDED: f"{layout.kind}, in several files" for layout in _LAYOUTS if layout.shardable}
 
 
@@ -250,10 +223,7 @@ def layout_of(c: Configuration) -> Layout:
 
 
 def layout_named(form: str) -> Layout:
-    """The layout of a state whose header names this format; of the head of several files, that of the whole state.
-
-    Raises StateFormatError.
-    """
+    """The layout of a state whose header names this format; of the head of several files, that of the whole state."""
     if form not in KINDS:
         raise StateFormatError(
             f"it holds {form[:40]!r}, which this erasable does not know: "

@@ -48,11 +48,7 @@ if TYPE_CHECKING:
 
 
 LIGHTEST_CLASS, HEAVIEST_CLASS = 2.0**-16, 2.0**16
-
-
 BALANCED = "balanced"
-
-
 ClassWeights = str | tuple[tuple[Label, float], ...] | None
 
 
