@@ -76,16 +76,6 @@ def test_everything_can_be_forgotten_and_learnt_anew(folder, capsys):
     assert content() == data
 
 
-def test_unknown_names_change_nothing_and_say_so_in_no_other_way(folder, capsys):
-    learnt()
-    before = content()
-    facts = os.stat(MODEL)
-    assert run(["forget", MODEL, "--id", "nobody", "--subject", "no user", "--json"]) == 0
-    capsys.readouterr()
-    assert content() == before
-    assert os.stat(MODEL).st_ino == facts.st_ino
-
-
 def test_forget_as_json(folder, capsys):
     learnt()
     key, before = core_ids()[0], load(MODEL).state_digest()

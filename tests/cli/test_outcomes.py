@@ -14,7 +14,7 @@ import pytest
 
 from erasable import load
 from erasable.cli.app import run
-from erasable.store import locked, side_files
+from erasable.store import locked
 from erasable.store._disk import Disk
 
 RNG = np.random.default_rng(2)
@@ -74,7 +74,6 @@ def test_each_outcome_has_its_exit_code(model, capsys, name, when, kind, code, g
 
 
 def test_a_new_model_is_private_unless_mode_says_otherwise(model, capsys):
-    assert stat.S_IMODE(model.stat().st_mode) == 0o600
     learn = ["learn", "rows.csv", "--id", "id", "--threshold", "0.05"]
     before = os.umask(0o077)
     try:
@@ -82,8 +81,6 @@ def test_a_new_model_is_private_unless_mode_says_otherwise(model, capsys):
     finally:
         os.umask(before)
     team = model.parent / "team.erasable"
-    assert stat.S_IMODE(team.stat().st_mode) == 0o660
-    assert run(["forget", str(team), "--id", "row-0"]) == 0
     assert stat.S_IMODE(team.stat().st_mode) == 0o660
     for wrong in ("9", "rw", "0o1777", "044"):
         assert run([*learn, "-o", "wrong.erasable", "--mode", wrong]) == 2
@@ -106,13 +103,6 @@ def test_commands_do_not_wait_for_ever(model, capsys, command):
             run([command, *rest])
         assert 59 < held.call_args[0][1] <= 60
     assert run([command, *rest, "--timeout", "-1"]) == 2
-
-
-@pytest.mark.parametrize("command", ["forget", "verify", "inspect"])
-def test_a_missing_model_whose_old_file_is_there_says_how_to_get_it_back(model, capsys, command):
-    model.rename(side_files(model).old)
-    assert run([command, str(model), *(["--id", "row-0"] if command == "forget" else [])]) == 5
-    assert "Rename it to keep it" in capsys.readouterr().err
 
 
 def test_commands_that_change_a_file_say_once_where_blocks_may_stay(model, capsys, monkeypatch):

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import tracemalloc
 from datetime import UTC, datetime
 from types import SimpleNamespace
@@ -24,10 +21,7 @@ from erasable.cli.app import run
 from erasable.core.names import Shape
 from erasable.errors import (
     ConfigurationError,
-    InputError,
-    OtherStateError,
     ReceiptError,
-    SignatureError,
     StateFormatError,
     StoreError,
     VerificationError,
@@ -187,77 +181,41 @@ def test_several_signatures_are_mentioned(command, signed, tmp_path):
     assert "the receipt has 2 signatures" in command(*VERIFY).stdout
 
 
-@pytest.mark.parametrize(
-    ("found", "error", "message"),
-    [
-        ("ef" * 32, OtherStateError, "the state is not the one this receipt is about: its digest begins efefefef"),
-        (StateFormatError("cut off."), OtherStateError, "the state is not the one this receipt is about: cut off"),
-        (VerificationError("A differs."), VerificationError, "A differs"),
-        (StoreError("cannot be read."), StoreError, "cannot be read"),
-    ],
-)
-def test_another_or_a_broken_model_is_an_error(command, signed, models, found, error, message):
-    models["model.erasable"] = found
-    with pytest.raises(error, match=message):
-        command(*VERIFY, "--state", "model.erasable")
-
-
-def test_the_model_is_not_looked_at_when_the_signature_is_wrong(command, signed, models, tmp_path):
-    write_key(new_key(), tmp_path / "other")
-    with pytest.raises(SignatureError, match="signed with another key"):
-        command(*VERIFY[:-1], "other.pub.pem", "--state", "absent.erasable")
+KEY = ("--key", "signer.pub.pem")
+ABOUT = "the state is not the one this receipt is about: "
 
 
 @pytest.mark.parametrize(
-    ("arguments", "error", "message"),
+    ("arguments", "code", "says"),
     [
-        (("absent.json", "--key", "signer.pub.pem"), StoreError, "absent.json cannot be read: No such file"),
-        (("receipt.json", "--key", "absent.pem"), StoreError, "absent.pem cannot be read: No such file"),
-        (("receipt.json", "--key", "signer.pem"), InputError, "this is a private one"),
-        (("receipt.json", "--key", "receipt.json"), InputError, "Ed25519 public key in PEM"),
-        (("signer.pub.pem", "--key", "signer.pub.pem"), ReceiptError, "not a receipt"),
-        (("noise", "--key", "signer.pub.pem"), ReceiptError, "not a receipt: noise is not text in UTF-8"),
-        (("huge", "--key", "signer.pub.pem"), ReceiptError, "not a receipt: it has more than 65536"),
-    ],
-)
-def test_what_cannot_be_read_is_an_error(command, signed, tmp_path, arguments, error, message):
-    (tmp_path / "noise").write_bytes(b"\xff\xfe\x00")
-    (tmp_path / "huge").write_bytes(b" " * (5 * LARGEST_RECEIPT))
-    with pytest.raises(error, match=message):
-        command("receipt", "verify", *arguments)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "code"),
-    [
-        (("receipt.json", "--key", "signer.pub.pem", "--state", "same"), 0),
-        (("receipt.json", "--key", "signer.pem"), 2),
-        (("receipt.json",), 2),
-        (("receipt.json", "--key", "other.pub.pem"), 3),
-        (("signer.pub.pem", "--key", "signer.pub.pem"), 3),
-        (("receipt.json", "--key", "signer.pub.pem", "--state", "another"), 4),
-        (("receipt.json", "--key", "signer.pub.pem", "--state", "damaged"), 4),
-        (("receipt.json", "--key", "signer.pub.pem", "--state", "no model"), 4),
-        (("receipt.json", "--key", "signer.pub.pem", "--state", "absent"), 5),
-        (("absent.json", "--key", "signer.pub.pem"), 5),
+        (("receipt.json", *KEY, "--state", "same"), 0, ""),
+        (("receipt.json",), 2, "--key"),
+        (("receipt.json", "--key", "signer.pem"), 2, "this is a private one"),
+        (("receipt.json", "--key", "receipt.json"), 2, "Ed25519 public key in PEM"),
+        (("receipt.json", "--key", "other.pub.pem", "--state", "never read"), 3, "signed with another key"),
+        (("signer.pub.pem", *KEY), 3, "not a receipt"),
+        (("noise", *KEY), 3, "not a receipt: noise is not text in UTF-8"),
+        (("huge", *KEY), 3, "not a receipt: it has more than 65536"),
+        (("receipt.json", *KEY, "--state", "another"), 4, ABOUT + "its digest begins efefefef"),
+        (("receipt.json", *KEY, "--state", "no model"), 4, ABOUT + "cut off"),
+        (("receipt.json", *KEY, "--state", "damaged"), 4, "A differs"),
+        (("receipt.json", *KEY, "--state", "absent"), 5, "cannot be read"),
+        (("absent.json", *KEY), 5, "absent.json cannot be read: No such file"),
+        (("receipt.json", "--key", "absent.pem"), 5, "absent.pem cannot be read: No such file"),
     ],
 )
 def test_each_outcome_has_its_exit_code_and_each_error_one_line(
-    command, signed, models, tmp_path, capsys, arguments, code
+    command, signed, models, tmp_path, capsys, arguments, code, says
 ):
-    models.update(
-        {
-            "same": AFTER,
-            "another": "ef" * 32,
-            "damaged": VerificationError("A differs."),
-            "no model": StateFormatError("cut off."),
-            "absent": StoreError("cannot be read."),
-        }
-    )
+    models |= {"same": AFTER, "another": "ef" * 32, "damaged": VerificationError("A differs.")}
+    models |= {"no model": StateFormatError("cut off."), "absent": StoreError("cannot be read.")}
     write_key(new_key(), tmp_path / "other")
+    (tmp_path / "noise").write_bytes(b"\xff\xfe\x00")
+    (tmp_path / "huge").write_bytes(b" " * (5 * LARGEST_RECEIPT))
     assert run(["receipt", "verify", *arguments]) == code
-    said = capsys.readouterr()
-    assert (said.err.count("\n"), said.err[:7]) == ((1, "error: ") if code else (0, ""))
+    err = capsys.readouterr().err
+    assert (err.count("\n"), err[:7]) == ((1, "error: ") if code else (0, ""))
+    assert says in err
 
 
 def test_a_huge_file_is_not_read_into_memory(command, signed, tmp_path):
@@ -300,25 +258,3 @@ def test_a_real_model_before_after_and_altered(command, tmp_path, capsys):
     for other in ("before.erasable", "altered.erasable"):
         assert run([*VERIFY, "--state", other]) == 4
     assert run([*VERIFY, "--state", "absent.erasable"]) == 5
-
-
-def test_the_key_must_be_named(command, signed):
-    result = command("receipt", "verify", "receipt.json")
-    assert result.exit_code == 2
-    assert "--key" in result.stderr
-
-
-def test_the_commands_import_nothing_heavy_before_they_run():
-    code = (
-        "import sys, types, pathlib, importlib\n"
-        "for name in ('erasable', 'erasable.cli'):\n"  # the packages without what their own __init__ brings in
-        "    module = types.ModuleType(name); module.__path__ = [sys.argv[1] + '/' + name.replace('.', '/')]\n"
-        "    sys.modules[name] = module\n"
-        "import erasable.cli.keys, erasable.cli.receipt\n"
-        "print([m for m in ('numpy', 'cryptography', 'rfc8785', 'rich.table', 'erasable.audit') if m in sys.modules])"
-    )
-    source = os.path.dirname(os.path.dirname(erasable.__file__))
-    run = subprocess.run(
-        [sys.executable, "-c", code, source], capture_output=True, encoding="utf-8", timeout=300, check=True
-    )
-    assert run.stdout.strip() == "[]"

@@ -15,7 +15,7 @@ from sklearn.base import clone
 from sklearn.datasets import dump_svmlight_file
 
 from erasable import ErasableClassifier, ErasableKernelClassifier, learn, load, verify
-from erasable.errors import ConfigurationError, ErasableError, InputError
+from erasable.errors import ErasableError, InputError
 from erasable.models.reports import LearnReport
 from erasable.operations import learn as learning
 from erasable.operations.learn import Columns, LearnOptions, learn_table
@@ -269,11 +269,3 @@ def test_learning_more_of_a_file_in_another_order_is_one_more_call(tmp_path):
         clf.partial_fit(rows[100:], labels[100:], ids=ids[100:], subjects=owners[100:])
         digests.add(clf.state_digest())
     assert len(digests) == 1
-
-
-@pytest.mark.parametrize("other", [{"order": "given"}, {"random_state": 7}])
-def test_the_order_must_be_that_of_the_file(tmp_path, other):
-    path, columns = written(tmp_path, "parquet", np.arange(ROWS))
-    learn_table(tmp_path / "m", path, columns, parameters={"threshold": 0.1})
-    with pytest.raises(ConfigurationError, match="order or random_state changed"):
-        learn_table(tmp_path / "m", path, columns, parameters=other)

@@ -19,7 +19,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
-from erasable import CoreSetUnlearner, ErasableClassifier, ErasableKernelClassifier, ModelFile, load, verify
+from erasable import CoreSetUnlearner, ErasableClassifier, ErasableKernelClassifier, ModelFile, load
 from erasable.audit.keys import new_key
 from erasable.audit.receipts import check_receipt, check_state
 from erasable.coresets import RandomSubsample
@@ -431,17 +431,6 @@ def test_learning_in_blocks_is_learning_at_once(tmp_path):
     assert path.read_bytes() == (tmp_path / "once.erasable").read_bytes()
 
 
-def test_blocks_that_can_be_called_as_well_are_gone_through(tmp_path):
-    class Both(list):
-        def __call__(self, *given):
-            raise AssertionError("an iterable is not asked for blocks.")
-
-    file = ModelFile(tmp_path / "new.erasable")
-    assert file.learn(Both(blocks(0, 7, N)), new=ErasableClassifier(threshold=TAU)).rows == N
-    fitted().save(tmp_path / "once.erasable")
-    assert (tmp_path / "new.erasable").read_bytes() == (tmp_path / "once.erasable").read_bytes()
-
-
 @pytest.mark.parametrize("budget", [2_000, 2**28])
 def test_all_blocks_of_one_call_are_learnt_in_the_order_of_their_hashes(tmp_path, budget):
     path = tmp_path / "new.erasable"
@@ -572,16 +561,6 @@ def test_a_learner_on_a_core_set_forgets_in_a_file_too(tmp_path):
     assert file.forget(subjects=owners[:1]).not_stored == 1
     with pytest.raises(ConfigurationError, match="at once"):
         file.learn(blocks(0, 5))
-
-
-def test_verifying_tells_a_false_state_from_a_true_one(path):
-    clf = load(path)
-    clf._model.sums.H[0, 0] += 1
-    clf.save(path, overwrite=True)
-    with pytest.raises(Exception, match="A differs"):
-        verify_file(path)
-    with pytest.raises(Exception, match="A differs"):
-        verify(load(path))
 
 
 # -- easily overlooked ------------------------------------------------------------------------------------------
