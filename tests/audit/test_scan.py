@@ -983,7 +983,7 @@ def test_what_cannot_be_looked_for_is_refused(tmp_path, X, more, message):
 
 
 def test_a_folder_that_is_not_there_is_refused(tmp_path):
-    with pytest.raises(InputError, match="does not exist"):
+    with pytest.raises(InputError, match="cannot be looked through"):
         scan(tmp_path / "nowhere", ROW)
 
 

@@ -96,11 +96,14 @@ def list_files(
         If there is no such folder.
     """
     root = Path(folder)
-    if not root.exists():
-        raise InputError(f"{root} does not exist: give the folder to look through.")
+    try:
+        is_folder = stat.S_ISDIR(os.stat(root).st_mode)
+    except OSError as error:
+        problem = f"{os.fspath(folder)!r} cannot be looked through: {error.strerror}. Give a folder that exists."
+        raise InputError(problem) from None
     left_out = {(s.st_dev, s.st_ino) for s in (os.stat(p) for p in skip)}
     found = Listing()
-    if not root.is_dir():
+    if not is_folder:
         _add_entry(found, str(root), root.name, left_out, exclude)
         return found
     stack = [(str(root), "")]

@@ -186,10 +186,8 @@ def scan(
         Without them, a stored twin counts as a remain.
     subjects : sequence of n_rows subjects, or lists of them, optional
         Give them only if nothing of these subjects should be left: all their rows count, not only those of ``X``.
-    skip : paths
+    skip, exclude : sequences of paths, and of glob patterns
         Files not to search, such as the table that the rows came from.
-    exclude : glob patterns
-        Names, or paths below the folder, not to search.
     progress : callable, optional
         Called with (bytes done, bytes in all).
     columns : ScanColumns, optional
@@ -199,19 +197,10 @@ def scan(
     texts : mapping of str to (row, text) pairs, optional
         Other texts that identify a row: ``"cell"`` such as names and addresses, and ``"number"`` in every spelling.
 
-    Returns
-    -------
-    ScanReport
-
     Raises
     ------
     InputError, InputTypeError
         If there is no such folder, or the rows cannot be used.
-
-    Notes
-    -----
-    *Cost*: O(bytes) for every two million numbers of ``X``, which are searched for in one pass over the files. Memory
-    for the tables of one pass, some hundred MB at most, and for a block of 8 MiB.
 
     Examples
     --------
@@ -221,23 +210,27 @@ def scan(
     >>> X = np.random.default_rng(0).standard_normal((3, 10))
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     size = pathlib.Path(folder, ".leftover").write_bytes(b"\0" * 5 + X[2].tobytes())
-    ...     report = scan(folder, X, ids=["ann-1", "bob-1", "cy-1"])
-    >>> report.remains
+    ...     scan(folder, X, ids=["ann-1", "bob-1", "cy-1"]).remains
     (Remain(file='.leftover', offset=5, length=80, what='float64 row', row=2),)
     """
+    _check_rows(X)
+    columns = ScanColumns() if columns is None else columns
+    if columns.features is not None and len(columns.features) != X.shape[1]:
+        raise InputError(f"columns names {len(columns.features)} features, and X has {X.shape[1]}.")
+    given = {"id": ids, "subject": subjects}
+    keys = {what: _first_rows(what + "s", each, len(X)) for what, each in given.items() if each is not None}
+    run = _Scan(np.ascontiguousarray(X), keys, columns, feature_map)
+    return run.report(folder, skip, exclude, texts or {}, progress)
+
+
+def _check_rows(X: npt.NDArray[Any]) -> None:
+    """Raise if these are no rows that a model could have learnt."""
     if np.asarray(X).dtype.kind != "f" or not hasattr(X, "dtype"):
         raise InputTypeError(f"X must be an array of float32 or float64; got {type(X).__name__}.")
     if X.ndim != 2 or not X.shape[0] or not X.shape[1]:
         raise InputError(f"X must have two dimensions and at least one row and feature; got the shape {X.shape}.")
     if not np.isfinite(X).all():
         raise InputError("X must be finite: leave out rows that no model can have learnt.")
-    columns = ScanColumns() if columns is None else columns
-    if columns.features is not None and len(columns.features) != X.shape[1]:
-        raise InputError(f"columns names {len(columns.features)} features, and X has {X.shape[1]}.")
-    named = (("id", "ids", ids), ("subject", "subjects", subjects))
-    keys = {what: _first_rows(name, given, len(X)) for what, name, given in named if given is not None}
-    run = _Scan(np.ascontiguousarray(X), keys, columns, feature_map)
-    return run.report(folder, skip, exclude, texts or {}, progress)
 
 
 def _first_rows(name: str, given: Sequence[Any] | npt.NDArray[Any], n_rows: int) -> dict[Key, int]:

@@ -133,36 +133,23 @@ def measure(
     resamples: int = 400,
     random_state: int = 0,
 ) -> Figures:
-    """Figures of an attack from its scores.
+    """Return the figures of an attack from its scores.
 
     Parameters
     ----------
     scores : array of shape (n,)
         Higher for members; infinities may stand for certainty.
     member : bool array of shape (n,)
-        The truth.
     row : array of shape (n,), optional
-        Which candidate row a score is of: scores of one row are drawn together. By default each has its own.
+        The candidate row of each score: scores of one row are drawn together. By default each has its own.
     confidence : float, default=0.95
-    resamples : int, default=400
-    random_state : int, default=0
-        Of the two halves and of the bootstrap.
+    resamples, random_state : int
+        Of the bootstrap over rows.
 
     Notes
     -----
-    *Intervals* are percentiles over rows drawn with replacement: rows seen as members, as others, and as both are drawn
-    apart, so that no resample is without either. Where a share is 0 or 1 in every resample the bootstrap
-    knows no spread, and the end inside is that of Clopper and Pearson with as many trials as rows seen as members, or
-    as others if those are fewer.
-
-    *Power at a rate* is a point of the curve that was seen: n others of whom none is accused say that the rate is below
-    about 5 / n, and not that it is zero.
-
-    *Certain*: of k rows the best score is a member's, and above those of all others. Where scores say nothing, that
-    happens with probability (share of members) ** k at most: of scores each of its own row it is the product of
-    (M - i) / (N - i) for i < k, with M members among N.
-
-    *Cost*: one sort, then one pass over the scores for each resample.
+    *Intervals* are percentiles over rows drawn with replacement: members, others, and rows seen as both separately.
+    A share of 0 or 1 in every resample has the end of Clopper and Pearson, with the rows of the rarer kind as trials.
     """
     s, m = _checked(scores, member)
     tail = (1.0 - probability(confidence, "confidence")) / 2.0

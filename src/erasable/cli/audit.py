@@ -26,36 +26,40 @@ if TYPE_CHECKING:
     from erasable.research.attacks import Audit
 
 
+_Method = Annotated[
+    str,
+    typer.Argument(
+        help="A model file, whose parameters are taken, or a method: linear, logistic, sample, regressor, kernel, "
+        "general; retrained, sisa, newton, newton-squared, certified, interpolated; plain, soft-delete; "
+        "forgets-nothing, forgets-late, keeps-log, tombstone.",
+        metavar="METHOD | MODEL",
+    ),
+]
+_Data = Annotated[
+    str,
+    typer.Option(
+        help="Rows to learn and to forget: `digits`, `margin`, `breast_cancer`, or a table of numbers (.csv, .parquet, "
+        ".npz, .svmlight); for a model with a schema, a raw table that it encodes."
+    ),
+]
+_Group = Annotated[
+    str | None,
+    typer.Option(
+        help="Run no attack: show the share of rows that the model stores, by the values of this column. Needs `--id`.",
+        metavar="COLUMN",
+    ),
+]
+
+
 def audit(
-    method: Annotated[
-        str,
-        typer.Argument(
-            help="A model file, whose parameters are taken, or a method: linear, logistic, sample, regressor, kernel, "
-            "general; retrained, sisa, newton, newton-squared, certified, interpolated; plain, soft-delete; "
-            "forgets-nothing, forgets-late, keeps-log, tombstone.",
-            metavar="METHOD | MODEL",
-        ),
-    ],
-    data: Annotated[
-        str,
-        typer.Option(
-            help="Rows to learn and to forget: `digits`, `margin`, `breast_cancer`, or a table of numbers (.csv, "
-            ".parquet, .npz, .svmlight); for a model with a schema, a raw table that it encodes."
-        ),
-    ],
+    method: _Method,
+    data: _Data,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for `audit.html` and `audit.json`.")] = Path("audit"),
     quick: Annotated[bool, typer.Option("--quick", help="Fewer rows, trials and models: under two minutes.")] = False,
     label: LabelColumn = None,
     id: Annotated[str | None, typer.Option(help="Column of the row ids; it is not a feature.")] = None,
     ignore: IgnoredColumns = None,
-    group: Annotated[
-        str | None,
-        typer.Option(
-            help="Run no attack: show the share of rows that the model stores, by the values of this column. Needs "
-            "`--id`.",
-            metavar="COLUMN",
-        ),
-    ] = None,
+    group: _Group = None,
     workers: Annotated[int, typer.Option(min=1, help="Processes to use; the figures do not depend on it.")] = 1,
     random_state: RandomState = 0,
     as_json: Json = False,

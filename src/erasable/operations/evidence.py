@@ -165,35 +165,23 @@ def evidence(
     receipts : str or path
         A folder, of which every ``.json`` file is read as a receipt, or one receipt.
     out : str or path
-        The folder of the pack, new or empty: ``evidence.html``, and in ``receipts/`` copies of those receipts whose
-        signature is good and whose request id may be shown.
+        A new or empty folder for ``evidence.html`` and copies of receipts with a good signature that name nobody.
     keys : sequence of PublicKey
         Of the signers. Without any, signatures are not checked, and the page says so.
     scan, audit : str or path, optional
-        The output of ``erasable scan --json``, of which counts are shown, and JSON with a list ``results`` (see
-        ``docs/evidence.md``), whose texts are shown as they are.
+        JSON of ``erasable scan --json`` and of an audit: see ``docs/evidence.md``.
     request_ids : bool, default=False
-        Show request ids, and copy receipts, even if they are not random: the caller knows that they name nobody.
-    like : estimator, optional
-        For models that need code: see ``load``.
+        Show request ids even if they are not random: the caller knows that they name nobody.
+    like, progress
+        An estimator for models that need code (see ``load``), and a function of (rows verified, rows in all).
     now : datetime, optional
         With a time zone; the time that the page says it was made.
-    progress : callable, optional
-        Called with (rows verified, rows in all).
-
-    Returns
-    -------
-    Evidence
-        The pack is also written if a check failed: the page says so, and ``holds`` is False.
 
     Raises
     ------
-    ConfigurationError
-        If the folder is not empty, or the model needs code that was not given.
-    InputError
-        If the JSON of a scan or an audit is of another form, or there are no receipts.
-    StoreError, OSError
-        If a file cannot be read or written.
+    ConfigurationError, InputError, StoreError, OSError
+        If the folder is not empty, a file is of another form or missing, or cannot be read or written. If a check
+        fails, the pack is written and ``holds`` is False.
     """
     folder = Path(out)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -213,15 +201,19 @@ def evidence(
     filed.sort(key=lambda entry: (entry[1].completed_at, entry[1].requested_at, entry[1].of_this_state, entry[0]))
     copied = [(i, text) for i, (text, f) in enumerate(filed, 1) if _may_be_copied(text, f)]
     found = replace(found, receipts=tuple(f for _, f in filed), no_receipts=len(read) - len(filed), copies=len(copied))
+    _write_pack(folder, found, copied)
+    return found
+
+
+def _write_pack(folder: Path, found: Evidence, copied: list[tuple[int, str]]) -> None:
+    """Write the page, and copies of receipts under their numbers on it."""
     folder.mkdir(parents=True, exist_ok=True)
     if copied:
         (folder / COPIES).mkdir()
     for number, text in copied:
         write_text(folder / COPIES / f"{number:04d}.json", text)
     figures = [name for name in _FIGURES if any(name in result for result in found.audit or ())]
-    page = render("evidence.html", e=found, figures=figures)
-    write_text(folder / PAGE, page)
-    return found
+    write_text(folder / PAGE, render("evidence.html", e=found, figures=figures))
 
 
 def _checked_model(path: str | os.PathLike[str], like: object, progress: Callable[[int, int], None] | None) -> Evidence:

@@ -47,38 +47,19 @@ def scan_for(
     dialect: Dialect | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> ScanReport:
-    r"""Return what is left of the rows of a table in the files below a folder.
+    r"""Return what is left of the rows of a table in the files below a folder; ``docs/scan.md`` says what is found.
 
     Parameters
     ----------
-    folder : str or path
-        Every file below it is searched, hidden ones too; links are not followed.
-    table_path : str, path, or list of these
-        The rows, as CSV, Parquet, NumPy or SVMlight file, which is not searched itself; see ``load_table``.
-    label : str, optional
-        The column of labels, which is no feature; it may be missing. By default "label", or as a schema says.
-    id : str, optional
-        The column of ids. They are searched for as text, and compared in models one by one; with them, a stored row
-        with the same features under another id is known to be a twin and no remain.
-    subject : str or sequence of str, optional
-        The columns of subjects, to be given if nothing of them should be left.
-    ignore : sequence of str
-        Columns that are no features. If all models below the folder that name their features name the same, and the
-        table has these columns, those are taken instead.
+    folder, table_path : str, path; the latter also a list of these
+        Where to search, and the rows: a CSV, Parquet, NumPy or SVMlight file, which is not searched itself.
+    label, id, subject, ignore : str, optional; the last two also sequences
+        Columns of labels (which may be missing), of ids, of subjects of whom nothing should be left, and columns that
+        are no features. Without ids, stored rows with the same features count as remains.
     schema : Schema or path, optional
-        For a raw table: rows are searched for as it encodes them, and their long texts and numbers as they are. By
-        default the schema of the models below the folder, if they have the same.
-    exclude : sequence of str
-        Glob patterns for names, or for paths below the folder, that are not searched.
-    dialect : Dialect, optional
-        How CSV text of the rows is written.
-    progress : callable, optional
-        Called with (bytes done, bytes in all).
-
-    Returns
-    -------
-    ScanReport
-        ``docs/scan.md`` says what is found and what is not.
+        Of a raw table. By default that of the models, if they agree.
+    exclude, dialect, progress
+        Glob patterns of paths that are not searched, how CSV text is written, a function of (bytes done, bytes in all).
 
     Raises
     ------
@@ -88,24 +69,18 @@ def scan_for(
     Examples
     --------
     >>> import tempfile, pathlib
-    >>> from erasable.operations.scan import scan_for
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     table = pathlib.Path(folder, "gone.csv")
     ...     size = table.write_text("age,weight,who\n41,80.5,ann-lee\n52,71,bob-ray\n")
     ...     size = pathlib.Path(folder, "service.log").write_text("predicted for bob-ray\n")
-    ...     report = scan_for(folder, table, id="who")
-    >>> report.clean, report.remains[0].what, report.remains[0].row
-    (False, 'id', 1)
+    ...     scan_for(folder, table, id="who").remains
+    (Remain(file='service.log', offset=14, length=7, what='id', row=1),)
     """
     given = {"label": label, "id": id, "subject": subject, "dialect": dialect}
     rows, encoder = _encoded_rows(folder, table_path, given, ignore, schema)
-    try:
-        os.stat(folder)
-    except OSError as error:
-        raise InputError(f"{os.fspath(folder)!r} cannot be looked through: {error.strerror}.") from None
     X = rows.numbers if isinstance(rows.numbers, np.ndarray) else rows.numbers.toarray()
     cells = numbers_of(X) if encoder is None else cells_of(encoder, raw_table(table_path, dialect))
-    subjects = () if subject is None else (subject,) if isinstance(subject, str) else tuple(subject)
+    subjects = (subject,) if isinstance(subject, str) else tuple(subject or ())
     report = scan(
         folder,
         X,
