@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pytest
 
-from erasable import ErasableClassifier, load
+from erasable import load
 from erasable.cli.app import run
 from erasable.operations.scoring import scores_of
 from tests.cli.session import MODEL, N, content, learnt, nan, put, read_csv, refused, said, table
@@ -84,16 +84,6 @@ def test_predicting_from_a_pipe_and_from_arrays(folder, capsys, monkeypatch):
     assert [r["prediction"] for r in a] == [r["prediction"] for r in b]
 
 
-def test_known_labels_are_compared_as_the_model_has_them(folder, capsys):
-    """A column of digits is numbers in a CSV, though the model's classes are texts."""
-    X = rows(N)
-    kinds = np.array(["1", "2"])[(X[:, 0] > 0).astype(int)]
-    ErasableClassifier(threshold=0.05, feature_names=["a", "b", "c"]).fit(X, kinds).save(MODEL)
-    put(pa.table({"a": X[:, 0], "b": X[:, 1], "c": X[:, 2], "kind": kinds.astype(int)}), "data.csv")
-    assert run(["predict", MODEL, "data.csv", "--label", "kind", "-o", "p.csv", "--json"]) == 0
-    assert said(capsys)["scores"]["accuracy"] > 0.8
-
-
 def test_labels_that_the_model_does_not_know_are_counted(folder, capsys):
     learnt()
     known = table()["churned"].to_pylist()
@@ -121,16 +111,9 @@ def test_what_cannot_be_predicted(folder, capsys):
         no(["predict", MODEL, "nan.csv", "-o", "p.csv"], 2)
         no(["predict", MODEL, data, "--id", "nothing", "-o", "p.csv"], 2, "nothing")
         no(["predict", MODEL, data, "-o", "p.xlsx"], 2, ".csv")
-        no(["predict", MODEL, data, "-o", "nowhere/p.csv"], 5, "nowhere")
+        no(["predict", MODEL, data, "-o", "nowhere/p.csv"], 5, "error: nowhere/p.csv: No such file")
         no(["predict", MODEL, "nowhere.csv"], 2, "nowhere.csv")
         no(["predict", "nowhere.erasable", data], 5, "nowhere.erasable")
     np.savez("wide.npz", X=np.zeros((3, 5)))
     with refused(capsys, folder) as no:
         no(["predict", MODEL, "wide.npz", "-o", "p.csv"], 2, "5", "3")
-
-
-def test_a_folder_that_is_not_there_is_said_of_the_path_as_it_was_typed(folder, capsys):
-    learnt()
-    data = put(table())
-    with refused(capsys, folder) as refuse:
-        refuse(["predict", MODEL, data, "-o", "nowhere/p.csv"], 5, "error: nowhere/p.csv: No such file")

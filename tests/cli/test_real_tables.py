@@ -159,18 +159,8 @@ def test_predict_scan_and_plan_read_the_same_files(capsys, folder):
     assert run(["predict", MODEL, "part-*.csv", *dialect, "-o", "part-1.csv"]) == 2
     assert "is read here" in capsys.readouterr().err
     roles = ["--label", "churned", "--id", "row_id"]
-    scan = [
-        "scan",
-        ".",
-        *roles,
-        "--exclude",
-        "*.jsonl",
-        "--exclude",
-        "all.csv",
-        "--exclude",
-        "learnt.parquet",
-        "--json",
-    ]
+    others = [word for name in ("*.jsonl", "all.csv", "learnt.parquet") for word in ("--exclude", name)]
+    scan = ["scan", ".", *roles, *others, "--json"]
     assert run([*scan, "--for", "part-0.csv", "--for", "part-1.csv", *dialect]) == 1
     told = said(capsys)
     assert told["rows"] == N

@@ -7,7 +7,6 @@ import json
 import re
 
 import numpy as np
-import onnxruntime
 import pyarrow as pa
 import pytest
 
@@ -128,18 +127,6 @@ def test_what_a_file_says_of_itself(capsys):
     assert f"label: {first['targets'][0]!r}, {first['targets'][1]!r}" in capsys.readouterr().out
     for row in told["rows"]:
         assert row["targets"] == pytest.approx(y[row["id"]], abs=1000 / 2**16)
-
-
-def test_an_export_predicts_the_same(capsys):
-    put(homes(), "data.csv")
-    X, _ = numbers(homes())
-    for options, name in ((ONE, "one"), (TWO, "two")):
-        assert run(["learn", "data.csv", *options, *OPTIONS[:-1], name]) == 0
-        assert run(["export", name, "-o", f"{name}.onnx", "--input-type", "float64"]) == 0
-        assert run(["export", name, "-o", f"{name}.safetensors"]) == 0
-        (found,) = onnxruntime.InferenceSession(f"{name}.onnx").run(None, {"X": X})
-        assert found.shape == load(name).predict(X).shape
-        assert np.allclose(found, load(name).predict(X), rtol=1e-12)
 
 
 def test_what_cannot_be_learnt_is_refused(folder, capsys):

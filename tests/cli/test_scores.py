@@ -118,8 +118,7 @@ def test_a_weak_model_is_a_warning(capsys):
     assert json.loads(capsys.readouterr().out)["warnings"] == []
 
 
-@pytest.mark.parametrize("rows", [3, 600])
-@pytest.mark.parametrize("kernel", [[], ["--kernel", "rbf"]])
+@pytest.mark.parametrize(("rows", "kernel"), [(3, []), (600, []), (3, ["--kernel", "rbf"])])
 def test_a_table_of_one_class_is_refused_unless_others_are_to_come(capsys, rows, kernel):
     X, _, ids = made(rows)
     put("data.csv", X, np.ones(rows, dtype=int), ids)
