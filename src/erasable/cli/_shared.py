@@ -70,51 +70,53 @@ TargetRanges = Annotated[
 Timeout = Annotated[
     float, typer.Option("--timeout", "--wait", help="Seconds to wait while another process changes the file.")
 ]
-Sep = Annotated[str | None, typer.Option(help="Character between the cells of a CSV, such as `;`. [default: a comma]")]
-Encoding = Annotated[
-    str | None, typer.Option(help="Encoding of a CSV. [default: that of the byte order mark, else utf-8]")
-]
-Decimal = Annotated[str | None, typer.Option(help="Decimal separator of a CSV: `.` or `,`. [default: a point]")]
-Thousands = Annotated[
-    str | None,
-    typer.Option(
-        help="Thousands separator of numbers in a CSV: `,` `.` `'` `_` or a space; an empty text keeps such cells as "
-        "texts. [default: they are refused]"
-    ),
-]
-Header = Annotated[
-    bool | None,
-    typer.Option(
-        "--header/--no-header",
-        help="Whether the first line of a CSV holds the names of its columns; if not, they are `column_1`, "
-        "`column_2`, ... [default: it does, and is refused if it looks like a row]",
-    ),
-]
-ColumnNames = Annotated[
-    str | None,
-    typer.Option(
-        "--columns",
-        metavar="NAME,NAME,...",
-        help="The names of the columns of a CSV whose first line is a row, with commas between them.",
-    ),
-]
 
 
 @dataclass(frozen=True)
 class CsvOptions:
     """How the text of a CSV is written: a group of options for every command that reads tables."""
 
-    sep: Sep = None
-    encoding: Encoding = None
-    decimal: Decimal = None
-    thousands: Thousands = None
-    header: Header = None
-    columns: ColumnNames = None
+    sep: Annotated[
+        str | None, typer.Option(help="Character between the cells of a CSV, such as `;`. [default: a comma]")
+    ] = None
+    encoding: Annotated[
+        str | None, typer.Option(help="Encoding of a CSV. [default: that of the byte order mark, else utf-8]")
+    ] = None
+    decimal: Annotated[str | None, typer.Option(help="Decimal separator of a CSV: `.` or `,`. [default: a point]")] = (
+        None
+    )
+    thousands: Annotated[
+        str | None,
+        typer.Option(
+            help="Thousands separator of numbers in a CSV: `,` `.` `'` `_` or a space; an empty text keeps such cells "
+            "as texts. [default: they are refused]"
+        ),
+    ] = None
+    header: Annotated[
+        bool | None,
+        typer.Option(
+            "--header/--no-header",
+            help="Whether the first line of a CSV holds the names of its columns; if not, they are `column_1`, "
+            "`column_2`, ... [default: it does, and is refused if it looks like a row]",
+        ),
+    ] = None
+    columns: Annotated[
+        str | None,
+        typer.Option(
+            "--columns",
+            metavar="NAME,NAME,...",
+            help="The names of the columns of a CSV whose first line is a row, with commas between them.",
+        ),
+    ] = None
 
     @property
     def dialect(self) -> Dialect | None:
         """The dialect that the options describe; None without options."""
-        return dialect_of(**vars(self))
+        from erasable.tables import Dialect
+
+        given = {**vars(self), "columns": names_in(self.columns)}
+        given = {name: value for name, value in given.items() if value is not None}
+        return Dialect(**given) if given else None
 
 
 def with_option_groups(command: Callable[..., object]) -> Callable[..., object]:
@@ -164,23 +166,6 @@ def passphrase_of(file: Path | None, ask: bool, *, twice: bool = False) -> bytes
     if ask:
         return str(typer.prompt("Passphrase", hide_input=True, confirmation_prompt=twice, err=True)).encode()
     return None if file is None else read_passphrase(file)
-
-
-def dialect_of(
-    sep: str | None,
-    encoding: str | None,
-    decimal: str | None,
-    thousands: str | None,
-    header: bool | None,
-    columns: str | None,
-) -> Dialect | None:
-    """Return the dialect that these options describe; None without options."""
-    from erasable.tables import Dialect
-
-    names = names_in(columns)
-    said = {"sep": sep, "encoding": encoding, "decimal": decimal, "thousands": thousands, "header": header}
-    given: dict[str, Any] = {name: value for name, value in {**said, "columns": names}.items() if value is not None}
-    return Dialect(**given) if given else None
 
 
 def names_in(text: str | None) -> tuple[str, ...] | None:

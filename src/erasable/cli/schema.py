@@ -10,16 +10,10 @@ import typer
 
 from erasable.cli._shared import (
     Bars,
-    ColumnNames,
-    Decimal,
-    Encoding,
-    Header,
+    CsvOptions,
     IgnoredColumns,
     Json,
-    Sep,
-    Thousands,
     console,
-    dialect_of,
     dialect_words,
     encoding_as_json,
     print_json,
@@ -40,6 +34,7 @@ def schema(
     data: Annotated[
         list[str], typer.Argument(help="The table: .csv, .parquet, several files of one, or `-` for standard input.")
     ],
+    csv: CsvOptions,
     out: Annotated[
         Path | None, typer.Option("-o", "--out", help="The schema file to write, such as schema.toml.", readable=False)
     ] = None,
@@ -75,12 +70,6 @@ def schema(
             help="A schema: does the table fit it, and what would be clipped, unknown or missing?", readable=False
         ),
     ] = None,
-    sep: Sep = None,
-    encoding: Encoding = None,
-    decimal: Decimal = None,
-    thousands: Thousands = None,
-    header: Header = None,
-    columns: ColumnNames = None,
     as_json: Json = False,
 ) -> None:
     """Draft a public schema for a raw table: what each column is, and how it becomes numbers.
@@ -107,7 +96,7 @@ def schema(
         raise ConfigurationError("--show and --check are two questions: ask one at a time.")
     if (show or check is not None) and drafting:
         raise ConfigurationError(f"{drafting[0]} is for a draft, and --show and --check make none: leave it out.")
-    dialect = dialect_of(sep, encoding, decimal, thousands, header, columns)
+    dialect = csv.dialect
     source = data[0] if len(data) == 1 else data
     if show:
         _show(source, k, dialect, as_json)

@@ -504,7 +504,7 @@ class ModelCache:
         """Return the model in memory if it has exactly these bytes; otherwise load them."""
         seal, parts = digest_of([head]), shards_of(head)
         if self.model is None or seal != self._seal:
-            self.model = model_of(head, fetch, code_in(self._like))
+            self.model = model_of(head, fetch, None if self._like is None else code_in(self._like))
             self._seal, self._in_parts, self.checksum = seal, bool(parts), str(read_meta(head)["checksum"])
         else:
             for name in parts:
