@@ -54,7 +54,7 @@ def test_columns_and_arrays(tmp_path):
     for name in ("one.csv", "one.csv.gz"):
         assert read_keys(tmp_path / name, kind=str) == ["17", "4"]
     for name in ("one.parquet", "one.npy", "one.npz"):
-        with refused(InputTypeError, name, "integers", "strings are wanted"):
+        with refused(InputTypeError, name, "integers", "strings are needed"):
             read_keys(tmp_path / name, kind=str)
 
 

@@ -42,8 +42,7 @@ _LOOKED_AT = 2**22  # bytes of text that the first pass parses at once
 class NpzStream(TableStream):
     """An archive of arrays ``X`` and ``y`` (``ids``, ``subjects``, ``weights``), or of ``scipy.sparse.save_npz``.
 
-    Dense rows are unpacked as they are needed, compressed or not. Sparse ones are read whole, and so are labels, ids,
-    subjects, and rows that are stored column by column.
+    Only dense rows stored row by row are unpacked as they are needed, compressed or not. The rest is read whole.
     """
 
     def __init__(self, path: Path, *, labelled: bool) -> None:
@@ -61,10 +60,10 @@ class NpzStream(TableStream):
                 return _header(file)
 
         self._shape, self._by_columns, self._dtype = read_or_refuse(look, path, _PLAIN)
-        # Objects are left for NumPy to refuse.
-        beside = _arrays(path, [name for name in names if name != "X" or self._dtype.hasobject])
+        # NumPy refuses objects.
+        columns = _arrays(path, [name for name in names if name != "X" or self._dtype.hasobject])
         check_shape(self._shape, self._dtype, path.name)
-        self._columns = _checked_columns(beside, self._shape[0], path.name)
+        self._columns = _checked_columns(columns, self._shape[0], path.name)
         self.n_rows, self._width = self._shape
 
     @property
@@ -101,7 +100,7 @@ class NpzStream(TableStream):
 
 
 def _header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Shape, whether columns come one after the other, and dtype, by the public functions of NumPy."""
+    """Shape, whether rows are stored column by column, and dtype."""
     version = npy.read_magic(file)
     read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
     found: tuple[tuple[int, ...], bool, np.dtype[Any]] = read(file)
@@ -150,8 +149,8 @@ def read_sparse(path: Path) -> Any:
 
 
 def is_half_of_split(path: Path) -> bool:
-    """Whether this is ``NAME_train.npz`` with a test or labels file beside it."""
-    return path.name.endswith("_train.npz") and any(beside.exists() for beside in _siblings(path))
+    """Whether this is ``NAME_train.npz`` with a test or labels file next to it."""
+    return path.name.endswith("_train.npz") and any(file.exists() for file in _siblings(path))
 
 
 def read_split(path: Path) -> Split:
@@ -193,7 +192,7 @@ def _names(path: Path) -> list[str]:
     """The names of the arrays of an archive."""
 
     def read() -> list[str]:
-        # Opened here: of an archive that is cut short, NumPy would leave the file open.
+        # Opened by us, since NumPy would leave the file of a truncated archive open.
         with existing_file(path).open("rb") as file, np.load(file, allow_pickle=False) as archive:
             return list(archive.files)  # a bare .npy has no such attribute, and no context
 
@@ -201,7 +200,7 @@ def _names(path: Path) -> list[str]:
 
 
 def _known_names(path: Path, required: set[str], optional: set[str]) -> list[str]:
-    """The names of the arrays, when those that are required are there, and no others than are known."""
+    """The names of the arrays, if all required ones exist, and no unknown ones."""
     names = _names(path)
     if not required <= set(names) or not set(names) <= required | optional:
         may = f" and may hold {listed(sorted(optional))}" if optional else ""
@@ -223,7 +222,7 @@ def _arrays(path: Path, names: list[str]) -> dict[str, npt.NDArray[Any]]:
 
 
 def _checked_columns(arrays: dict[str, npt.NDArray[Any]], n: int, where: str) -> dict[str, Any]:
-    """The arrays ``y``, ``ids``, ``subjects`` and ``weights``, where they are there, as they belong to ``n`` rows."""
+    """The arrays ``y``, ``ids``, ``subjects`` and ``weights`` of n rows, as far as they exist, checked."""
     for part, values in arrays.items():
         wide = values.ndim == 2 and len(values) == n and (part == "subjects" or (part == "y" and values.shape[1] > 1))
         if values.shape != (n,) and not wide:
@@ -242,8 +241,8 @@ def _checked_columns(arrays: dict[str, npt.NDArray[Any]], n: int, where: str) ->
 class SvmlightStream(TableStream):
     """A file, plain or compressed; with ``subjects``, the query id of every row (``qid:7``) is its subject.
 
-    Block by block it is read twice: the largest feature, whether features are counted from zero, and whether labels
-    are integers shows only at the end.
+    In blocks it is read twice: the largest feature, whether features are counted from zero, and whether labels are
+    integers is known only at the end.
     """
 
     def __init__(self, path: Path, name: str, *, subjects: bool, n_features: int | None) -> None:
@@ -283,7 +282,7 @@ class SvmlightStream(TableStream):
             first += n
 
     def _look(self, parts: Iterable[list[Any]]) -> _Found:
-        """What shows at the end alone."""
+        """Properties of the whole file, found by reading all of it."""
         path, n, smallest, largest, whole = self._path, 0, np.inf, 0, True
         for X, y, *_ in parts:
             n, whole = n + len(y), whole and _are_whole(y)
@@ -299,7 +298,7 @@ class SvmlightStream(TableStream):
         return _Found(n, self._given or width, from_one, whole)
 
     def _parsed(self, block_bytes: int | None) -> Iterator[list[Any]]:
-        """What scikit-learn makes of runs of lines; rows counted from zero, labels, and query ids where wanted."""
+        """Rows with features counted from zero, labels, and query ids where wanted, of runs of lines."""
         from sklearn.datasets import load_svmlight_file  # here, as only this format needs scikit-learn
 
         texts = [None] if block_bytes is None else refused_each(_lines(self._path, block_bytes), self._path, _FORM)
@@ -323,7 +322,7 @@ class _Found:
 
 
 def _rows(X: Any, found: _Found, where: str, first: int) -> Any:
-    """Rows counted from zero as rows of the file; what lies outside of it is refused."""
+    """Rows with features counted from zero, as wide as the whole file; indices outside are refused."""
     indices = X.indices - X.indices.dtype.type(found.from_one)
     return as_rows(sp.csr_array((X.data, indices, X.indptr), shape=(X.shape[0], found.n_features)), where, first=first)
 

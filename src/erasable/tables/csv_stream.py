@@ -103,7 +103,7 @@ class CsvStream(ArrowStream):
         return given or [f"column_{j}" for j in range(1, n + 1)]
 
     def _check_first_rows(self, schema: Any, roles: Roles, text: bytes) -> None:
-        """Refuse a first line that looks like a row, unless it has names that the caller gave; and odd numbers."""
+        """Refuse a first line that looks like a row, unless it has names the caller gave; and odd numbers."""
         names, dialect = self._names, self._dialect
         wanted = [*roles.columns, *roles.ignore, *(roles.features or ())]
         known = any(name in names and not is_number(name) for name in wanted)
@@ -140,7 +140,7 @@ class CsvStream(ArrowStream):
             )
 
     def _parts(self) -> Generator[bytes, None, None]:
-        """The text in runs of whole rows. They are read here, since what pyarrow's threads read they may read late."""
+        """The text in runs of whole rows. Not read by pyarrow, whose threads may still read after an error."""
         if self._pipe is not None:
             yield from self._pipe
             return
@@ -162,7 +162,7 @@ class CsvStream(ArrowStream):
             self._line += part.count(b"\n")
 
     def _table(self, text: bytes, convert: Any, names: Sequence[str] | None = None) -> Any:
-        """What pyarrow makes of some rows; the first line holds names, unless they are given."""
+        """Some rows parsed by pyarrow; the first line holds names, unless they are given."""
         return self._parsed(self._unmarked(text, names) if self._dialect.thousands else text, convert, names)
 
     def _texts(self, text: bytes, names: Sequence[str] | None) -> Any:
@@ -234,7 +234,7 @@ class CsvStream(ArrowStream):
         return n, {role: kinds[0] for role, kinds in fitting.items()}
 
     def kinds(self) -> Kinds:
-        """What labels, ids and subjects are: as the caller said, or found by a pass over the file."""
+        """See :class:`TableStream`; types that are not known are found by a pass over the file."""
         unknown = self._columns.roles.given.keys() - self._given and not self.once
         kinds = {**(self._first_pass[1] if unknown else {}), **self._given}
         return {role: kind for role, kind in kinds.items() if role != "weight"}
@@ -255,18 +255,15 @@ class CsvStream(ArrowStream):
         return self._copied(block_bytes, partial(self._read_cells, {**found, **self._given}, found))
 
     def _read_cells(self, kinds: Kinds, found: Kinds, texts: list[str], role: str, where: str) -> list[Any]:
-        """Cells as what they stand for.
-
-        ``kinds`` says what that is. What no first pass has found, the first block says, and every block is checked.
-        """
+        """Cells as values of the types in ``kinds``; types that no first pass found are set by the first block."""
         if role in self._given or role not in found:
             fitting = self._fitting(texts, role)
             if role not in kinds and any(texts):  # a block without subjects says nothing about them
                 kinds[role] = fitting[0]
             if kinds.get(role, str) not in fitting:
-                reason, advice = "as the first block has it", "give a file instead, which can be read twice"
+                reason, advice = "as in the first block", "give a file instead, which can be read twice"
                 if role in self._given:
-                    reason, advice = "as it has to be here", "correct the column, or name another one"
+                    reason, advice = "as required", "correct the column, or name another one"
                 raise InputError(f"{where}: not every {role} is {_WANTED[kinds[role]]}, {reason}: {advice}.")
         kind = kinds.get(role, str)
         texts = [*self._with_points(texts, role)] if kind is float else texts
@@ -300,13 +297,13 @@ class CsvStream(ArrowStream):
         return table
 
     def _refused(self, read: Callable[[], Any], text: bytes = b"") -> Any:
-        """What ``read`` gives, or an error that says how the text would have to be written."""
+        """What ``read`` returns, or an error that says how the text would have to be written."""
         form = f"CSV in {self._dialect.encoding or 'utf-8'} with {self._dialect.sep!r} between cells"
         hint = " Say how it is written with sep= and encoding=."
         return read_or_refuse(read, self._path, form, hint, partial(self._explained, text))
 
     def _explained(self, text: bytes, message: str) -> ErasableError | None:
-        """What pyarrow's message tells: a column that is not numeric all the way down, or lines that do not match."""
+        """A better error for pyarrow's message: a column that is not numeric everywhere, or lines that do not match."""
         if (found := _AT.search(message)) and int(found[1]) < len(self._shown):
             return not_numeric(self._path, {self._shown[int(found[1])]: "something else in some rows"})
         if found := _CELLS.search(message):
@@ -331,7 +328,7 @@ class CsvStream(ArrowStream):
 
 
 def _swapped(column: Any) -> Any:
-    """Texts, with a point for the comma in those that are numbers, and a comma for the point."""
+    """Texts, in which numbers have a point for their comma, and a comma for their point."""
     compute = pyarrow().compute
     out = column
     for mark, other in ((",", "."), (".", ",")):
@@ -341,7 +338,7 @@ def _swapped(column: Any) -> Any:
 
 
 def _not_utf8(text: bytes) -> int | None:
-    """Where the first byte is that is none of UTF-8."""
+    """The place of the first byte that is not UTF-8; None if there is none."""
     try:
         text.decode()
     except UnicodeDecodeError as error:
@@ -358,7 +355,7 @@ def is_number(name: str) -> bool:
 
 
 def like_a_row(names: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
-    """Why a first line looks like a row, given the cells of each column below it; empty where it looks like names.
+    """Why a first line looks like a row, given the cells of each column below it; empty if it looks like names.
 
     Numbers are names where they count the columns, or grow from column to column, as years do.
     """
@@ -397,7 +394,7 @@ def grouped(thousands: str, decimal: str) -> str:
 
 
 def odd_numbers(cells: Mapping[str, Sequence[str]], decimal: str) -> tuple[list[str], str]:
-    """Columns of numbers, some of which have marks that are not read as such; and the arguments that name the marks."""
+    """Columns of numbers with marks that would not be read as such; and the arguments that name the marks."""
     found: dict[str, list[str]] = {}
     for name, column in cells.items():
         filled = [cell.strip() for cell in column if cell.strip().lower() not in _MISSING]
@@ -408,7 +405,7 @@ def odd_numbers(cells: Mapping[str, Sequence[str]], decimal: str) -> tuple[list[
 
 
 def _way(filled: Sequence[str], decimal: str) -> str:
-    """The arguments with which all of these would be numbers; empty where they are, or never would be."""
+    """The arguments with which all of these would be numbers; empty if they are already, or never would be."""
     other = "," if decimal == "." else "."
     odd = [cell for cell in filled if not _fits(cell, _undivided(decimal))]
     if not odd:

@@ -40,9 +40,8 @@ def read_keys(
     is text in UTF-8, or as a byte order mark says, with one key per line; empty lines are skipped. CSV and text may be
     compressed (``.gz``, ``.bz2``, ``.zst``).
 
-    In text and CSV these are refused, since hardly any row has such a name: a space at either end of a key, a line
-    break or another control character in it, and in text a quote at either end. Give names that really have them in
-    one of the other formats.
+    Refused in text and CSV, since hardly any row has such a name: a space at either end of a key, a control character
+    in it, and in text a quote at either end. Give names that really have them in one of the other formats.
 
     Parameters
     ----------
@@ -50,8 +49,8 @@ def read_keys(
         The file, or ``"-"`` for text on the standard input.
     kind : int, str or bytes, optional
         What the keys are, as the model has them; bytes are written in hexadecimal digits where the file is text. By
-        default keys in text and CSV are integers when all of them are written like integers, otherwise strings, and
-        other formats say it themselves.
+        default keys in text and CSV are integers when all of them are written like integers, otherwise strings; other
+        formats have types of their own.
     column : str, optional
         The column, or the array of an archive.
     trim : bool, default=False
@@ -65,7 +64,7 @@ def read_keys(
     Raises
     ------
     InputError, InputTypeError
-        When the file is not there or damaged, when a key is missing, or is not of the kind asked for.
+        When the file does not exist or is damaged, when a key is missing, or is not of the given kind.
     ConfigurationError
         When ``kind`` is another type, or ``column`` is given for a format without names.
 
@@ -153,7 +152,7 @@ def _csv_column(path: Path, choose: Choose) -> list[str]:
 
 
 def _chosen(path: Path, wanted: str | None, what: str, names: list[str]) -> str:
-    """The column or array that is wanted, or the only one."""
+    """The column or array of this name, or the only one."""
     if wanted is None and len(names) != 1:
         raise InputError(f"{path.name} has {len(names)} {what}s: name the one to take with column=.")
     which = names[0] if wanted is None else wanted
@@ -161,7 +160,7 @@ def _chosen(path: Path, wanted: str | None, what: str, names: list[str]) -> str:
         near = did_you_mean([which], names, "Name one of these with column=.")
         raise InputError(f"{path.name} has no {what} {which!r}; it has {listed([*map(repr, names)])}. {near}")
     if names.count(which) > 1:
-        raise InputError(f"{path.name} has {names.count(which)} {what}s {which!r}: name one that is there once.")
+        raise InputError(f"{path.name} has {names.count(which)} {what}s {which!r}: name one that exists once.")
     return which
 
 
@@ -180,7 +179,7 @@ def _array(path: Path, choose: Choose) -> list[Any]:
 
 
 def _refuse_doubtful(doubts: list[str | None], path: Path) -> None:
-    """Refuse keys some of which hardly any row has; ``doubts`` says of each what is odd about it."""
+    """Refuse keys that hardly any row has; ``doubts`` says what is odd about each, None if nothing is."""
     found = Counter(filter(None, doubts))
     for what, count in found.items():
         raise InputError(
@@ -213,7 +212,7 @@ def _as_kind(values: list[Any], kind: type | None, path: Path, *, text: bool, tr
     found = type(values[0])
     if kind not in (None, found):
         raise InputTypeError(
-            f"{path.name} holds {_NAMES[found]}, but {_NAMES[kind]} are wanted: "
+            f"{path.name} holds {_NAMES[found]}, but {_NAMES[kind]} are needed: "
             "store them as such, or as text, one per line."
         )
     return values

@@ -1,15 +1,16 @@
-"""A table read in blocks, whatever its format; and errors of readers, without the values that they may quote."""
+"""A table read in blocks, of any format and of several files; and errors of readers, without values they may quote."""
 
 from __future__ import annotations
 
 import os
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Self, TypeVar
 from weakref import WeakSet
 
+from erasable.arrow import pyarrow
 from erasable.errors import ConfigurationError, ErasableError, InputError, InputTypeError
 from erasable.models.row_source import Rows, RowSource
 from erasable.schemas import EncodingReport
@@ -235,3 +236,103 @@ def compared(found: Collection[str], wanted: Collection[str]) -> str:
     extra = [repr(name) for name in found if name not in wanted]
     parts = [f"lacks {listed(missing)}"] * bool(missing) + [f"has {listed(extra)} beside"] * bool(extra)
     return " and ".join(parts)
+
+
+class JoinedStream(TableStream):
+    """Rows of several files with columns of the same names and types, one file after the other.
+
+    ``opened`` makes a stream of a path and the names of its features, or None where they are not known.
+    """
+
+    def __init__(self, paths: list[Path], opened: Callable[[Path, Sequence[str] | None], TableStream]) -> None:
+        first = opened(paths[0], None)
+        names = first.feature_names
+        assert names is not None
+        self._paths, self._streams = paths, [first]
+        for path in paths[1:]:
+            stream = opened(path, None)
+            self._check_alike(first, stream, paths[0].name, path.name)
+            self._streams.append(stream if stream.feature_names == names else opened(path, names))
+        self.feature_names, self.unused, self.typed = names, first.unused, first.typed
+        self.name = f"{first.name} and {len(paths) - 1} more"
+        self._agree = False
+
+    @staticmethod
+    def _check_alike(first: TableStream, stream: TableStream, name: str, other: str) -> None:
+        """Refuse a file whose columns differ from those of the first."""
+        names = first.feature_names or ()
+        if difference := compared(stream.feature_names or (), names):
+            raise InputError(
+                f"{other} {difference}, other than {name}: files that are read as one table need the same columns."
+            )
+        changed = [repr(one) for one in names if (one in stream.booleans) != (one in first.booleans)]
+        if changed:
+            raise InputError(
+                f"the type of {listed(changed)} changes between files, from numbers to booleans or back: write "
+                f"{other} like {name}."
+            )
+        for column, family in stream.families.items():
+            if family != (before := first.families.get(column, family)):
+                raise InputError(
+                    f"the type of {column!r} changes between files, from {before} in {name} to {family} in "
+                    f"{other}: write them alike."
+                )
+        if stream.roles != first.roles:
+            raise InputError(f"{name} and {other} must both have a column of labels, or none of them.")
+
+    @property
+    def n_features(self) -> int:
+        """The number of numbers in a row."""
+        return self._streams[0].n_features
+
+    @property
+    def n_rows(self) -> int | None:  # type: ignore[override]
+        """The number of rows, where it is known for all files."""
+        return _sum([stream.n_rows for stream in self._streams])
+
+    def count_rows(self) -> int | None:
+        """The number of rows of all files."""
+        return _sum([stream.count_rows() for stream in self._streams])
+
+    def blocks(self, block_bytes: int | None) -> Iterator[Rows]:
+        """The blocks of one file after the other, each of rows of one file; or all rows in one."""
+        self._check_kinds()
+        parts = (block for stream in self._streams for block in stream.blocks(block_bytes))
+        if block_bytes is None:
+            yield Rows.joined(list(parts))
+        else:
+            yield from parts
+
+    def parts(self) -> Sequence[RowSource] | None:
+        """The parts of one file after the other, where all files come in parts."""
+        self._check_kinds()
+        found = [stream.parts() for stream in self._streams]
+        return None if None in found else [part for parts in found for part in parts or ()]
+
+    def arrow_tables(self, rows: int | None) -> Iterator[Any]:
+        """The cells of one file after the other, with columns in the order of the first."""
+        names = list(self.feature_names or ())
+        parts = (table.select(names) for stream in self._streams for table in stream.arrow_tables(rows))
+        if rows is None:
+            yield pyarrow().concat_tables(list(parts), promote_options="permissive")
+        else:
+            yield from parts
+
+    def _check_kinds(self) -> None:
+        """Refuse labels, ids or subjects whose types change between files; checked once."""
+        known: dict[str, tuple[type, Path]] = {}
+        for path, stream in () if self._agree else zip(self._paths, self._streams, strict=True):
+            for role, kind in stream.kinds().items():
+                before, where = known.setdefault(role, (kind, path))
+                if kind is not before:
+                    hint = "" if self.typed else f", or say what they are, as learn does with {role}_type="
+                    raise InputError(
+                        f"the type of {role}s changes between files: {before.__name__} in {where.name}, "
+                        f"{kind.__name__} in {path.name}: write them alike{hint}."
+                    )
+        self._agree = True
+
+
+def _sum(counts: list[int | None]) -> int | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) if len(known) == len(counts) else None

@@ -103,7 +103,7 @@ class Dialect:
 
 
 def open_unpacked(path: Path) -> BinaryIO:
-    """The bytes of a file, unpacked on the way where its ending says that it is compressed; closed by the caller."""
+    """The bytes of a file, unpacked where its ending says that it is compressed; closed by the caller."""
     openers: dict[str, Callable[[Path, str], Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".zst": _open_zstd}
     file: BinaryIO = openers.get(path.suffix, open)(path, "rb")
     return file
@@ -126,22 +126,11 @@ def open_text(path: Path, encoding: str | None = None) -> BinaryIO:
 def in_utf8(
     file: BinaryIO, encoding: str | None, name: str, close: Callable[[], None] = lambda: None
 ) -> io.BufferedReader:
-    """Text as bytes in UTF-8 without a byte order mark. Where it is not in the encoding, reading it raises an error.
+    """Text as bytes in UTF-8 without a byte order mark; reading raises an error where it is not in the encoding.
 
-    Parameters
-    ----------
-    file : binary file object
-    encoding : str, optional
-        By default that of the byte order mark, or UTF-8, which is not checked here.
-    name : str
-        What errors call the file.
-    close : callable, optional
-        Called when this is closed.
-
-    Raises
-    ------
-    InputError
-        When a byte order mark names another encoding than was given, or the text is UTF-16 or the like without one.
+    By default the encoding is that of the byte order mark, or UTF-8, which is not checked here. ``name`` is for errors,
+    and ``close`` is called when this is closed. A byte order mark that contradicts the encoding is refused, and so is
+    UTF-16 or the like without one.
     """
     head = _read_up_to(file, 4)
     mark = next((mark for mark in _MARKS if head.startswith(mark)), b"")
@@ -185,7 +174,7 @@ def looked_ahead(file: BinaryIO, size: int) -> tuple[bytes, BinaryIO]:
 
 
 def _read_up_to(file: BinaryIO, size: int) -> bytes:
-    """So many bytes, or all; a pipe may give them bit by bit."""
+    """So many bytes, or all; one read of a pipe may return fewer."""
     head = bytearray()
     while len(head) < size and (part := file.read(size - len(head))):
         head += part
@@ -193,7 +182,7 @@ def _read_up_to(file: BinaryIO, size: int) -> bytes:
 
 
 def joined_bytes(parts: Iterator[bytes], close: Callable[[], None] = lambda: None) -> io.BufferedReader:
-    """A stream of all parts, one after the other; reads are short only at the end, as pyarrow expects."""
+    """A stream of all parts; reads are short only at the end, as pyarrow expects."""
     return io.BufferedReader(_Joined(parts, close), CHUNK)
 
 
@@ -217,7 +206,7 @@ class _Joined(io.RawIOBase):
         return n
 
     def close(self) -> None:
-        """Also what the parts come from."""
+        """Close what the parts come from, too."""
         if not self.closed:
             self._close()
         super().close()
@@ -231,10 +220,10 @@ class _Joined(io.RawIOBase):
 
 
 def whole_rows(text: BinaryIO, sep: str, name: str, size: int) -> Iterator[bytes]:
-    """Parts of CSV text of about this size, each from the start of a row to the end of one; ``name`` is for errors.
+    """Parts of CSV text of about this size, each of whole rows; ``name`` is for errors.
 
-    *Law*: the parts put together are the text. *Cost*: next to nothing where there are no quotes; otherwise a look at
-    each, in bulk where all stand around cells.
+    *Law*: the parts put together are the text. *Cost*: next to nothing without quotes; otherwise each quote is checked,
+    in bulk where all stand around cells.
 
     Raises
     ------
@@ -259,6 +248,8 @@ def whole_rows(text: BinaryIO, sep: str, name: str, size: int) -> Iterator[bytes
 
 
 class _Watch:
+    """Follows the quotes of CSV text through its parts."""
+
     def __init__(self, sep: str, name: str) -> None:
         self.name = name
         self.ends = np.zeros(256, dtype=bool)  # what may stand before a quoted cell and after it
@@ -268,7 +259,7 @@ class _Watch:
         self.line = self.opened = 1
 
     def feed(self, part: bytes) -> int | None:
-        """Look at the bytes that follow; where in them the last row ends, where one does."""
+        """Check the bytes that follow; where in them the last row ends, None if none does."""
         if not part:  # and whether a quote was closed last stays to be seen
             return None
         text, before, inside = self.tail + part, len(self.tail), self.inside
@@ -287,7 +278,7 @@ class _Watch:
         return None
 
     def refuse_unclosed(self) -> None:
-        """Refuse that the text ends here."""
+        """Raise InputError if a quote is open at the end of the text."""
         if self.inside:
             raise InputError(
                 f"{self.name}: a quote that opens in line {self.opened:,} is not closed, so the rows after it would be "
@@ -295,7 +286,7 @@ class _Watch:
             )
 
     def _look(self, text: bytes) -> Any:
-        """Where quotes open or close a cell, in turn."""
+        """The places of quotes that open or close a cell, in turn."""
         codes = np.frombuffer(text, np.uint8)
         at = np.flatnonzero(codes[1:-1] == _QUOTE) + 1
         # As a rule all do; two inside of a cell close it and open it again.
