@@ -5,16 +5,26 @@ It is imported when a file needs it, not before.
 
 from __future__ import annotations
 
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from erasable.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+ArrowBatch: TypeAlias = "pa.RecordBatch"
+ArrowColumn: TypeAlias = "pa.ChunkedArray"
+ArrowSchema: TypeAlias = "pa.Schema"
+ArrowTable: TypeAlias = "pa.Table"
+ArrowType: TypeAlias = "pa.DataType"
 
 NUMERIC = ("integer", "floating", "decimal", "boolean", "null")
 TEXTS = ("string", "large_string", "string_view")
 BYTES = ("binary", "large_binary", "binary_view")
 
 
-def pyarrow() -> Any:
+def pyarrow() -> ModuleType:
     """The module pyarrow, with its parts for CSV, Parquet, streams and computing.
 
     Raises
@@ -31,7 +41,8 @@ def pyarrow() -> Any:
     except ImportError:
         problem = "reading CSV and Parquet needs pyarrow: pip install 'erasable[tables]', or store the table as .npz."
     else:
-        return pyarrow
+        module: ModuleType = pyarrow
+        return module
     raise ConfigurationError(problem)
 
 
@@ -44,7 +55,7 @@ def open_parquet(source: Any, **options: Any) -> Any:
     return pyarrow().parquet.ParquetFile(source, **options)
 
 
-def is_kind(kind: Any, *wanted: str) -> bool:
+def is_kind(kind: ArrowType, *wanted: str) -> bool:
     """Whether a type of pyarrow is one of those that ``pyarrow.types`` calls so."""
     types = pyarrow().types
     return any(getattr(types, f"is_{name}")(kind) for name in wanted)

@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
+from types import ModuleType
 from typing import Any
 
 from erasable.engines.device import on_device
@@ -28,7 +29,7 @@ NO_SPILLING = {"data": dict}  # what workers hold stays in memory, that of worke
 _TRIES = 3  # of a part whose result got lost
 
 
-def distributed() -> Any:
+def distributed() -> ModuleType:
     """The module dask.distributed.
 
     Raises
@@ -136,7 +137,7 @@ class Dask(Engine):
             )
         return self._client
 
-    def _connected(self, made: Any) -> Any:
+    def _connected(self, made: ModuleType) -> Any:
         if isinstance(self.scheduler, made.Client):
             return self.scheduler
         if self.scheduler is not None:
@@ -281,7 +282,7 @@ def _facts(dask_worker: Any) -> tuple[str, bool]:
     return _version(), not isinstance(dask_worker.data, dict)
 
 
-def _opened(data: bytes) -> Any:
+def _opened(data: bytes) -> object:
     return pickle.loads(data)
 
 

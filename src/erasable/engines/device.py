@@ -28,16 +28,18 @@ import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from types import ModuleType
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from erasable.core.arrays import DeviceRows
 from erasable.core.deciding import Screen
 from erasable.core.grid import Grid
 from erasable.core.kernel_selector import StalePoints
 from erasable.core.selector import Mask, RawRows, StaleScreen, approximated
-from erasable.engines.device_hash import DeviceHash, pytorch, torch_device
+from erasable.engines.device_hash import Device, DeviceHash, Tensor, pytorch, torch_device
 from erasable.engines.local import Local
 from erasable.errors import ConfigurationError, EngineError
 from erasable.models.model import Model
@@ -166,7 +168,7 @@ class _Slot(threading.local):
 class _Lane:
     """A queue of the device with memory of its own: what is queued in another is done at the same time."""
 
-    def __init__(self, torch: Any, device: Any, shape: tuple[int, int], stream: Any) -> None:
+    def __init__(self, torch: ModuleType, device: Device, shape: tuple[int, int], stream: Any) -> None:
         self.stream = stream
         self.rows = torch.empty(shape, dtype=torch.float32, device=device)
         self.products = torch.empty(shape, dtype=torch.float32, device=device)
@@ -174,7 +176,7 @@ class _Lane:
         self._torch, self._shape, self._pinned = torch, shape, None
 
     @property
-    def pinned(self) -> Any:
+    def pinned(self) -> Tensor:
         """Memory of the host that the device copies from by itself; made when it is first needed."""
         if self._pinned is None:
             self._pinned = self._torch.empty(self._shape, dtype=self._torch.float32, pin_memory=True)
@@ -267,7 +269,7 @@ class _Ready:
             self.slot.lanes = [_Lane(self.torch, self.device, shape, stream) for stream in self.slot.streams]
         return self.slot.lanes
 
-    def _queue(self, lane: _Lane, X: Any, index: Any, factors: Any, alive: Any, pinned: bool) -> None:
+    def _queue(self, lane: _Lane, X: npt.NDArray[Any], index: Any, factors: Any, alive: Tensor, pinned: bool) -> None:
         """Copy rows, those at an index or all, to the device and test them, after what this lane was asked before."""
         torch, n = self.torch, len(alive)
         given = None if factors is None else torch.from_numpy(factors)
@@ -296,7 +298,7 @@ class _Ready:
 
     # -- rows that are there ---------------------------------------------------------------------------------------
 
-    def scaled(self, X: Any) -> tuple[Any, Any]:
+    def scaled(self, X: Tensor) -> tuple[Tensor, Tensor | None]:
         """Rows of any floats, on any device, as :meth:`test` takes them: as ``core.selector.approximated`` has them."""
         torch, grid, X = self.torch, self.grid, X.to(self.device)
         if not grid.normalises:
@@ -306,7 +308,7 @@ class _Ready:
             X = X.double() / torch.tensor(grid.scaling, dtype=torch.float64, device=self.device)
         return X.float(), None
 
-    def test(self, X: Any, factors: Any = None, products: Any = None) -> Any:
+    def test(self, X: Tensor, factors: Tensor | None = None, products: Tensor | None = None) -> Tensor:
         """Which rows on the device cannot be discarded: a tensor of booleans there.
 
         Parameters
@@ -330,7 +332,7 @@ class _Ready:
         return ~(square <= self.limit)
 
 
-def probe(torch: Any, device: Any, rows: int, d: int) -> None:
+def probe(torch: ModuleType, device: Device, rows: int, d: int) -> None:
     """Refuse a device whose products are not in full float32.
 
     The rows of a first factor are odd integers of 13 bits, and the columns of a second have at most 1,024 entries that
@@ -346,10 +348,10 @@ def probe(torch: Any, device: Any, rows: int, d: int) -> None:
     rng = np.random.default_rng(13)
     class_of = np.arange(d) % -(-d // 1024)
 
-    def odd(*shape: int) -> Any:
+    def odd(*shape: int) -> npt.NDArray[np.int16]:
         return rng.integers(2**11, 2**12, shape, dtype=np.int16) * 2 + 1
 
-    def signs(*shape: int) -> Any:
+    def signs(*shape: int) -> npt.NDArray[np.int8]:
         return rng.integers(0, 2, shape, dtype=np.int8) * 2 - 1
 
     one, at = np.zeros((_PROBE_ROWS, d), dtype=np.float32), rng.integers(d, size=_PROBE_ROWS)
@@ -370,13 +372,13 @@ def probe(torch: Any, device: Any, rows: int, d: int) -> None:
             )
 
 
-def _as_it_lies(rows: RawRows) -> Any:
+def _as_it_lies(rows: RawRows) -> npt.NDArray[np.float32] | None:
     """The array of rows that can go to the device as they are; None where they have to be worked on first."""
     plain = type(rows) is RawRows and rows.grid.scaling == "row" and isinstance(rows.X, np.ndarray)
     return rows.X if plain and rows.X.dtype == np.float32 and rows.X.flags.c_contiguous else None
 
 
-def _copy(target: Any, X: Any, index: Any, cut: slice) -> None:
+def _copy(target: npt.NDArray[Any], X: npt.NDArray[Any], index: Any, cut: slice) -> None:
     """Some of the rows, or of those at an index, to where they belong in a target."""
     if index is None:
         np.copyto(target[cut], X[cut])

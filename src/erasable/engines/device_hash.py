@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from erasable.core.keyed_hash import Hashes, keyed_hash, salt_of, sip, sip_starts
 from erasable.errors import ConfigurationError, EngineError
+from erasable.models.inputs import Column
 
+if TYPE_CHECKING:
+    import torch
+
+Tensor: TypeAlias = "torch.Tensor"
+Device: TypeAlias = "torch.device"
 _FEWEST = 2**12  # ids: fewer are hashed here
 _LOOKED_AT = 64  # ids that are hashed here too
 
 
-def pytorch() -> Any:
+def pytorch() -> ModuleType:
     """The module torch.
 
     Raises
@@ -27,11 +34,12 @@ def pytorch() -> Any:
     except ImportError:
         problem = "engine= torch needs PyTorch: pip install 'erasable[torch]'."
     else:
-        return torch
+        module: ModuleType = torch
+        return module
     raise ConfigurationError(problem)
 
 
-def torch_device(name: str | None) -> Any:
+def torch_device(name: str | None) -> Device:
     """The device that a name stands for; by default a GPU, where there is one.
 
     Raises
@@ -51,10 +59,10 @@ class DeviceHash:
         self._lock = threading.Lock()  # many small steps: threads that take turns at each wait for each other
         self._compared = False
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[type[DeviceHash], tuple[str | None]]:
         return DeviceHash, (self.device,)
 
-    def __call__(self, ids: Any, key: int) -> Hashes:
+    def __call__(self, ids: Column, key: int) -> Hashes:
         """As ``keyed_hash`` has it.
 
         Raises
@@ -78,14 +86,14 @@ class DeviceHash:
         return found
 
 
-def hashed_there(torch: Any, device: Any, ids: Any, key: int) -> Hashes:
+def hashed_there(torch: ModuleType, device: Device, ids: Column, key: int) -> Hashes:
     """The hashes of integers, computed on a device."""
     if isinstance(ids, range):
         words = torch.arange(ids.start, ids.stop, ids.step, dtype=torch.int64, device=device)
     else:
         words = torch.tensor(np.ascontiguousarray(ids, dtype=np.int64), device=device)
 
-    def rotate(word: Any, by: int) -> None:
+    def rotate(word: Tensor, by: int) -> None:
         low = word >> (64 - by)  # with copies of the sign before it
         low &= (1 << by) - 1
         word <<= by

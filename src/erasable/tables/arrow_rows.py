@@ -16,7 +16,18 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from erasable.arrow import BYTES, NUMERIC, TEXTS, is_kind, open_parquet, pyarrow
+from erasable.arrow import (
+    BYTES,
+    NUMERIC,
+    TEXTS,
+    ArrowBatch,
+    ArrowSchema,
+    ArrowTable,
+    ArrowType,
+    is_kind,
+    open_parquet,
+    pyarrow,
+)
 from erasable.errors import ErasableError, InputError, InputTypeError
 from erasable.models.row_source import Rows, RowSource
 from erasable.schemas import EncodedTable, EncodingReport, Schema, canonical_text
@@ -103,7 +114,7 @@ class ArrowStream(TableStream):
         if first == begun:
             raise InputError(f"{self._path.name}: there are no rows.")
 
-    def _rows(self, table: Any, where: str, first: int, read: ReadCells) -> Rows:
+    def _rows(self, table: ArrowTable, where: str, first: int, read: ReadCells) -> Rows:
         """The rows of an Arrow table, all columns checked."""
         columns, roles = self._columns, self._columns.roles
         if roles.schema is None:
@@ -128,10 +139,10 @@ class ArrowStream(TableStream):
             _check_classes(roles.schema, found["label"], where)
         return Rows(X, found.get("label", y), found.get("id"), found.get("subject"), found.get("weight"))
 
-    def _numbers(self, table: Any, names: Sequence[str], shown: Sequence[str], where: str, first: int) -> Any:
+    def _numbers(self, table: ArrowTable, names: Sequence[str], shown: Sequence[str], where: str, first: int) -> Any:
         return read_or_refuse(partial(_numbers, table, names, shown, where, first), self._path, "numbers")
 
-    def _cells(self, table: Any, name: str, role: str, where: str) -> list[Any]:
+    def _cells(self, table: ArrowTable, name: str, role: str, where: str) -> list[Any]:
         return read_or_refuse(lambda: cells(table, name, role, where), self._path, "text in UTF-8")
 
 
@@ -141,7 +152,7 @@ class ParquetStream(ArrowStream):
     _groups: list[int] | None = None  # all of them
 
     def __init__(self, path: Path, name: str, roles: Roles) -> None:
-        def look() -> tuple[Any, int]:
+        def look() -> tuple[ArrowSchema, int]:
             with open_parquet(path) as file:
                 return file.schema_arrow, file.metadata.num_rows
 
@@ -180,7 +191,7 @@ class ParquetStream(ArrowStream):
             first += n
         return [part for part in parts if part.n_rows]
 
-    def arrow_tables(self, rows: int | None) -> Iterator[Any]:
+    def arrow_tables(self, rows: int | None) -> Iterator[ArrowTable]:
         """Row groups, decoded page by page, so that their size does not matter."""
         options = {} if rows is None else {"pre_buffer": False, "buffer_size": _PAGE_BUFFER}
         with read_or_refuse(lambda: open_parquet(self._path, **options), self._path, "Parquet") as file:
@@ -209,10 +220,10 @@ class BatchStream(ArrowStream):
         reader = read_or_refuse(lambda: pyarrow().ipc.open_stream(stream), path, "an Arrow stream")
         return cls(reader, path, roles, unchecked=True)
 
-    def arrow_tables(self, rows: int | None) -> Iterator[Any]:
+    def arrow_tables(self, rows: int | None) -> Iterator[ArrowTable]:
         """The batches, regrouped."""
 
-        def validated() -> Iterator[Any]:
+        def validated() -> Iterator[ArrowBatch]:
             for batch in self._batches if self.once else self._batches.to_batches():
                 if self._unchecked:
                     batch.validate(full=True)
@@ -225,7 +236,7 @@ class BatchStream(ArrowStream):
 # -- which columns are what ----------------------------------------------------------------------------------------
 
 
-def columns_of(schema: Any, roles: Roles, path: Path, shown: list[str]) -> Columns:
+def columns_of(schema: ArrowSchema, roles: Roles, path: Path, shown: list[str]) -> Columns:
     """The columns of a file: those that are named exist, no name repeats, and features and targets are numeric."""
     names = schema.names
     roles = roles.present(names)
@@ -261,7 +272,7 @@ def columns_of(schema: Any, roles: Roles, path: Path, shown: list[str]) -> Colum
     return Columns(roles, features, tuple(shown[j] for j in places), unused, booleans)
 
 
-def typed_columns(schema: Any, roles: Roles, path: Path) -> Columns:
+def typed_columns(schema: ArrowSchema, roles: Roles, path: Path) -> Columns:
     """The columns of Parquet or Arrow data."""
     columns = columns_of(schema, roles, path, [repr(n) for n in schema.names])
     stored_index = (schema.pandas_metadata or {}).get("index_columns", [])
@@ -310,27 +321,27 @@ def not_numeric(path: Path, unfit: Mapping[str, str]) -> InputTypeError:
     )
 
 
-def _family(kind: Any) -> str:
+def _family(kind: ArrowType) -> str:
     """What cells of a type are; empty where all of them are missing."""
     kind = _value_type(kind)
     return next((family for family, names in _FAMILIES.items() if is_kind(kind, *names)), _called(kind))
 
 
-def _called(kind: Any) -> str:
+def _called(kind: ArrowType) -> str:
     """The name of a type, without the names of its parts."""
     return str(kind).partition("<")[0]
 
 
-def _value_type(kind: Any) -> Any:
+def _value_type(kind: ArrowType) -> ArrowType:
     return kind.value_type if is_kind(kind, "dictionary") else kind
 
 
-def _cell_type(kind: Any, role: str) -> Any:
+def _cell_type(kind: ArrowType, role: str) -> ArrowType:
     """The type of a label, id, weight or subject; several subjects of a row may come as a list."""
     return _value_type(kind.value_type if role == "subject" and is_kind(kind, *_LISTS) else kind)
 
 
-def row_bytes(schema: Any, columns: Columns) -> int:
+def row_bytes(schema: ArrowSchema, columns: Columns) -> int:
     """About how many bytes a row takes once it is copied."""
     if columns.roles.untyped:
         return encoded_bytes(columns.roles)
@@ -350,7 +361,7 @@ def encoded_bytes(roles: Roles) -> int:
 # -- from Arrow to arrays ------------------------------------------------------------------------------------------
 
 
-def _numbers(table: Any, names: Sequence[str], shown: Sequence[str], where: str, first: int) -> Any:
+def _numbers(table: ArrowTable, names: Sequence[str], shown: Sequence[str], where: str, first: int) -> Any:
     """Columns of numbers as one array."""
     parts = [table.column(name) for name in names]
     # As float64, missing entries become NaN, and are refused below.
@@ -364,7 +375,7 @@ def _numbers(table: Any, names: Sequence[str], shown: Sequence[str], where: str,
     return as_rows(X, where, shown, first)
 
 
-def _encoded(schema: Schema, table: Any, where: str, extra: tuple[str, ...]) -> EncodedTable:
+def _encoded(schema: Schema, table: ArrowTable, where: str, extra: tuple[str, ...]) -> EncodedTable:
     """The rows of an Arrow table, encoded; the report names the columns that are extra."""
     try:
         rows, report = schema.encode_sparse(table)
@@ -373,7 +384,7 @@ def _encoded(schema: Schema, table: Any, where: str, extra: tuple[str, ...]) -> 
     return EncodedTable(schema, rows, replace(report, extra=extra))
 
 
-def _targets(roles: Roles, table: Any, where: str, first: int, X: EncodedTable) -> npt.NDArray[np.float64]:
+def _targets(roles: Roles, table: ArrowTable, where: str, first: int, X: EncodedTable) -> npt.NDArray[np.float64]:
     """The targets of rows by a schema, none missing, clipped to its ranges in a table to learn; noted in X's report."""
     schema = roles.schema
     assert schema is not None
@@ -420,7 +431,7 @@ def _joined_subjects(columns: list[list[Any]]) -> list[list[Any]]:
     return [[key for cell in row for key in (cell if isinstance(cell, list) else [cell])] for row in rows]
 
 
-def cells(table: Any, name: str, role: str, where: str) -> list[Any]:
+def cells(table: ArrowTable, name: str, role: str, where: str) -> list[Any]:
     """Labels, ids, subjects or weights as plain Python values; those of a CSV are text still."""
     column, allowed = table.column(name), {"label": _LABELS, "weight": _WEIGHTS}.get(role, _KEYS)
     kind = _cell_type(column.type, role)
@@ -430,12 +441,12 @@ def cells(table: Any, name: str, role: str, where: str) -> list[Any]:
     return values
 
 
-def regrouped(batches: Iterator[Any], rows: int | None) -> Iterator[Any]:
+def regrouped(batches: Iterator[ArrowBatch], rows: int | None) -> Iterator[ArrowTable]:
     """Record batches in tables of so many rows, or in one; the last one has the rest."""
-    waiting: list[Any] = []
+    waiting: list[ArrowBatch] = []
     room = rows
 
-    def emptied() -> Any:
+    def emptied() -> ArrowTable:
         """The waiting batches as a table; the list does not keep them while the caller works with it."""
         table = pyarrow().Table.from_batches(waiting)
         waiting.clear()

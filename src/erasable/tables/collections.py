@@ -15,7 +15,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from erasable.arrow import pyarrow
+from erasable.arrow import ArrowTable, pyarrow
 from erasable.errors import InputError, InputTypeError
 from erasable.models.row_source import Rows, RowSource
 from erasable.tables.arrow_rows import ArrowStream, row_bytes, typed_columns
@@ -56,7 +56,7 @@ class FrameStream(ArrowStream):
             parts.append(part)
         return parts
 
-    def arrow_tables(self, rows: int | None) -> Iterator[Any]:
+    def arrow_tables(self, rows: int | None) -> Iterator[ArrowTable]:
         """One partition after the other, computed."""
         made = pyarrow()
         tables = (

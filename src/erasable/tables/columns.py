@@ -267,8 +267,9 @@ def checked_column(values: Any, role: str, where: str, first: int = 0) -> npt.ND
     return check_keys(array, where, optional=role == "subject", first=first)
 
 
-def _none_missing(missing: Any, what: str, where: str, first: int, advice: str) -> None:
+def _none_missing(missing: npt.ArrayLike, what: str, where: str, first: int, advice: str) -> None:
     """Refuse a column with missing entries: how many, and where the first is, counted from one."""
+    missing = np.asarray(missing)
     at = np.flatnonzero(missing)
     if len(at):
         row = f"the first in row {first + int(at[0]) + 1:,}"
@@ -277,7 +278,9 @@ def _none_missing(missing: Any, what: str, where: str, first: int, advice: str) 
 
 def _check_labels(y: npt.NDArray[Any], where: str, first: int) -> npt.NDArray[Any]:
     """Labels, none missing, all of one type that a model can hold."""
-    missing: Any = [v is None for v in y] if y.dtype == object else ~np.isfinite(y) if y.dtype.kind == "f" else ()
+    missing: npt.ArrayLike = (
+        [v is None for v in y] if y.dtype == object else ~np.isfinite(y) if y.dtype.kind == "f" else ()
+    )
     _none_missing(missing, " labels", where, first, "leave those rows out, or label them")
     kinds = {type(v) for v in y} if y.dtype == object else set()
     too_large = y.dtype.kind == "u" and len(y) > 0 and int(y.max()) >= 2**63

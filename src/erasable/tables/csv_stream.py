@@ -20,7 +20,7 @@ from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from erasable.arrow import NUMERIC, is_kind, pyarrow
+from erasable.arrow import NUMERIC, ArrowBatch, ArrowColumn, ArrowSchema, ArrowTable, is_kind, pyarrow
 from erasable.errors import ErasableError, InputError
 from erasable.models.row_source import Rows, RowSource
 from erasable.schemas import Number
@@ -73,7 +73,7 @@ class CsvStream(ArrowStream):
         row_bytes = encoded_bytes(roles) if roles.untyped else 8 * len(columns.features)
         super().__init__(path, name, columns, row_bytes + 64 * len(columns.roles.columns))
 
-    def _first_block(self, roles: Roles) -> tuple[Any, list[str], bytes]:
+    def _first_block(self, roles: Roles) -> tuple[ArrowSchema, list[str], bytes]:
         """The names and types of columns, as the first block shows them, and its text."""
 
         def look() -> bytes:
@@ -85,7 +85,7 @@ class CsvStream(ArrowStream):
                 parts.close()
             return first
 
-        def read() -> tuple[Any, list[str]]:
+        def read() -> tuple[ArrowSchema, list[str]]:
             schema = self._table(first, self._converted(roles, {}, include=False), self._names_given(first)).schema
             return schema, schema.names  # pyarrow decodes names when they are asked for
 
@@ -102,7 +102,7 @@ class CsvStream(ArrowStream):
             raise InputError(f"{self._path.name}: columns= has {len(given)} names, and the first row has {n} cells.")
         return given or [f"column_{j}" for j in range(1, n + 1)]
 
-    def _check_first_rows(self, schema: Any, roles: Roles, text: bytes) -> None:
+    def _check_first_rows(self, schema: ArrowSchema, roles: Roles, text: bytes) -> None:
         """Refuse a first line that looks like a row, unless it has names the caller gave; and odd numbers."""
         names, dialect = self._names, self._dialect
         wanted = [*roles.columns, *roles.ignore, *(roles.features or ())]
@@ -161,16 +161,16 @@ class CsvStream(ArrowStream):
             yield part
             self._line += part.count(b"\n")
 
-    def _table(self, text: bytes, convert: Any, names: Sequence[str] | None = None) -> Any:
+    def _table(self, text: bytes, convert: Any, names: Sequence[str] | None = None) -> ArrowTable:
         """Some rows parsed by pyarrow; the first line holds names, unless they are given."""
         return self._parsed(self._unmarked(text, names) if self._dialect.thousands else text, convert, names)
 
-    def _texts(self, text: bytes, names: Sequence[str] | None) -> Any:
+    def _texts(self, text: bytes, names: Sequence[str] | None) -> ArrowTable:
         """The same, with all cells as texts."""
         kinds = dict.fromkeys(names or self._parsed(text, None, None).column_names, pyarrow().string())
         return self._parsed(text, pyarrow().csv.ConvertOptions(column_types=kinds, strings_can_be_null=False), names)
 
-    def _parsed(self, text: bytes, convert: Any, names: Sequence[str] | None) -> Any:
+    def _parsed(self, text: bytes, convert: Any, names: Sequence[str] | None) -> ArrowTable:
         csv = pyarrow().csv
         read = csv.ReadOptions(block_size=len(text) + 1, column_names=names, autogenerate_column_names=names == [])
         parse = csv.ParseOptions(newlines_in_values=True, delimiter=self._dialect.sep)
@@ -269,11 +269,11 @@ class CsvStream(ArrowStream):
         texts = [*self._with_points(texts, role)] if kind is float else texts
         return read_or_refuse(lambda: read_texts(texts, kind), self._path, f"the same {role}s as a moment ago")
 
-    def arrow_tables(self, rows: int | None) -> Iterator[Any]:
+    def arrow_tables(self, rows: int | None) -> Iterator[ArrowTable]:
         """The text, parsed."""
         return regrouped(self._batches(self._convert), rows)
 
-    def _batches(self, convert: Any) -> Iterator[Any]:
+    def _batches(self, convert: Any) -> Iterator[ArrowBatch]:
         bare = self._dialect.columns is not None or self._dialect.header is False
         names = self._names if bare else None
         with closing(self._parts()) as parts:
@@ -283,7 +283,7 @@ class CsvStream(ArrowStream):
                     names = self._names
                     yield from self._pointed(table).to_batches()
 
-    def _pointed(self, table: Any) -> Any:
+    def _pointed(self, table: ArrowTable) -> ArrowTable:
         """Cells that may hold anything, with a point in numbers that are written with a comma, and the other way round.
 
         So ``1,5`` is the number that it is in other files, and ``1.500``, which may mean a thousand and a half, none.
@@ -327,7 +327,7 @@ class CsvStream(ArrowStream):
         return "another"
 
 
-def _swapped(column: Any) -> Any:
+def _swapped(column: ArrowColumn) -> ArrowColumn:
     """Texts, in which numbers have a point for their comma, and a comma for their point."""
     compute = pyarrow().compute
     out = column

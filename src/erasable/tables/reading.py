@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, Self, TypeVar
 from weakref import WeakSet
 
-from erasable.arrow import pyarrow
+from erasable.arrow import ArrowTable, pyarrow
 from erasable.errors import ConfigurationError, ErasableError, InputError, InputTypeError
 from erasable.models.row_source import Rows, RowSource
 from erasable.schemas import EncodingReport
@@ -72,7 +72,7 @@ class TableStream(RowSource):
         Whatever is open is closed with the iterator.
         """
 
-    def arrow_tables(self, rows: int | None) -> Iterator[Any]:
+    def arrow_tables(self, rows: int | None) -> Iterator[ArrowTable]:
         """The cells as they are, where columns have names, in Arrow tables of so many rows, or in one."""
         raise ConfigurationError(f"{self.name} has no columns with names: give CSV, Parquet or Arrow.")
 
@@ -119,13 +119,13 @@ class TableStream(RowSource):
         """See :class:`~erasable.models.row_source.RowSource`."""
         self.encoding = report
 
-    def raw(self) -> Any:
+    def raw(self) -> ArrowTable:
         """The cells of all rows as they are, those of text as text, in one Arrow table; for ``raw=True``."""
         self._check_open()
         (table,) = self.arrow_tables(None)
         return table
 
-    def raw_blocks(self) -> Iterator[Any]:
+    def raw_blocks(self) -> Iterator[ArrowTable]:
         """The same in blocks, one in memory at a time."""
         self._check_open()
         return self.arrow_tables(block_rows(self.block_bytes, _RAW_ROW_BYTES))
@@ -309,7 +309,7 @@ class JoinedStream(TableStream):
         found = [stream.parts() for stream in self._streams]
         return None if None in found else [part for parts in found for part in parts or ()]
 
-    def arrow_tables(self, rows: int | None) -> Iterator[Any]:
+    def arrow_tables(self, rows: int | None) -> Iterator[ArrowTable]:
         """The cells of one file after the other, with columns in the order of the first."""
         names = list(self.feature_names or ())
         parts = (table.select(names) for stream in self._streams for table in stream.arrow_tables(rows))

@@ -10,7 +10,8 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO
+from types import ModuleType
+from typing import Any, BinaryIO, TypeGuard
 
 from erasable.errors import ConfigurationError, ErasableError, InputError
 from erasable.schemas import Schema
@@ -265,14 +266,14 @@ def load_split(
     return read_split(file)
 
 
-def nameless_form(source: Any) -> str | None:
+def nameless_form(source: object) -> str | None:
     """``"npz"`` or ``"svmlight"`` for a file whose columns have no names; None otherwise."""
     files = files_of(source)
     form = _form_of(files[0])[0] if files else ""
     return "npz" if form == ".npz" else "svmlight" if form in _SVMLIGHT else None
 
 
-def files_of(source: Any) -> list[Path]:
+def files_of(source: object) -> list[Path]:
     """The files that a path, a pattern or a list of these names, in order; none for a pipe.
 
     Files come in the given order; those that one pattern matches (``*``, ``?``, ``[]``, and ``**`` for folders below)
@@ -286,9 +287,9 @@ def files_of(source: Any) -> list[Path]:
     """
     if _is_pipe(source):
         return []
-    if not isinstance(source, str | os.PathLike | Iterable):
-        as_path(source)  # refuses it
-    given: Sequence[Any] = [source] if isinstance(source, str | os.PathLike) else list(source)
+    given: list[Any] = [source]
+    if isinstance(source, Iterable) and not isinstance(source, str | os.PathLike):
+        given = list(source)
     if not given:
         raise InputError("there are no files: name one or more.")
     if any(one == "-" for one in given):
@@ -303,15 +304,15 @@ def files_of(source: Any) -> list[Path]:
 # -- which stream ----------------------------------------------------------------------------------------------------
 
 
-def _is_arrow(source: Any) -> bool:
+def _is_arrow(source: object) -> bool:
     return hasattr(source, "schema") and (hasattr(source, "to_batches") or hasattr(source, "read_next_batch"))
 
 
-def _is_dask_frame(source: Any) -> bool:
+def _is_dask_frame(source: object) -> bool:
     return hasattr(source, "to_delayed") and hasattr(source, "_meta") and hasattr(source, "columns")
 
 
-def _is_pipe(source: Any) -> bool:
+def _is_pipe(source: object) -> bool:
     """Whether rows come from the standard input or an object, and not from files; ``["-"]`` is ``"-"``."""
     if _is_arrow(source) or _is_dask_frame(source) or hasattr(source, "read"):
         return True
@@ -447,26 +448,28 @@ class RemoteFile:
         path = PurePosixPath(url.partition("://")[2])
         self.name, self.suffix, self.stem = path.name, path.suffix, path.stem
 
-    def opened(self) -> Any:
+    def opened(self) -> BinaryIO:
         """A binary file object, to be closed by the caller."""
-        return _fsspec().open(self.url, "rb").open()
+        file: BinaryIO = _fsspec().open(self.url, "rb").open()
+        return file
 
     def __str__(self) -> str:
         return self.url
 
 
-def _fsspec() -> Any:
+def _fsspec() -> ModuleType:
     """The module fsspec, which is optional."""
     try:
         import fsspec
     except ImportError:
         problem = "reading from URLs needs fsspec: pip install 'erasable[dask]'."
     else:
-        return fsspec
+        module: ModuleType = fsspec
+        return module
     raise ConfigurationError(problem)
 
 
-def _is_url(source: Any) -> bool:
+def _is_url(source: object) -> TypeGuard[str]:
     return isinstance(source, str) and "://" in source
 
 
