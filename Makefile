@@ -14,7 +14,7 @@ QUICK := $(wildcard tests/test_*.py) tests/paper tests/formats tests/models/test
 	$(patsubst %,tests/core/test_%.py,oracle grid sums leverage weights kernel_selector screen keyed_hash linear_selection) \
 	tests/classes/test_finite.py tests/coresets/test_linear.py \
 	$(patsubst %,tests/estimators/test_%.py,forget learning predict labels traces refusals interruptions sklearn_contract kernel) \
-	tests/laws/test_ties.py tests/laws/test_forget_equals_refit.py tests/machines/test_classifier_machine.py \
+	tests/laws/test_ties.py tests/laws/test_forget_equals_refit.py tests/machines/test_linear_machine.py \
 	tests/store/test_refusals.py tests/audit/test_keys.py tests/audit/test_receipts.py \
 	$(patsubst %,tests/operations/test_%.py,learn verify inspect predict export) \
 	$(patsubst %,tests/cli/test_%.py,inspect forget verify predict receipt shared)

@@ -30,10 +30,9 @@ class Regression:
     ranges: tuple[tuple[float, float], ...]
 
     def regressor(self) -> ErasableRegressor:
-        given = self.setting.classifier().get_params()
-        for name in ("classes", "loss", "alpha", "class_weight"):
-            del given[name]
-        return ErasableRegressor(self.ranges if len(self.ranges) > 1 else self.ranges[0], **given)
+        given, taken = self.setting.classifier().get_params(), ErasableRegressor().get_params()
+        shared = {name: value for name, value in given.items() if name in taken}
+        return ErasableRegressor(self.ranges if len(self.ranges) > 1 else self.ranges[0], **shared)
 
     def oracle(self) -> RegressionOracle:
         return RegressionOracle.of_setting(self.setting, self.ranges)

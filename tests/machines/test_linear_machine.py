@@ -1,4 +1,4 @@
-"""A classifier and the oracle live through the same random history; after every step they are the same, bit for bit."""
+"""Linear models and the oracle live through the same random history; after every step they agree, bit for bit."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from erasable import ErasableClassifier, verify
+from erasable import ErasableClassifier, ErasableRegressor, verify
 from erasable.errors import ErasableError, InputError
 from erasable.models.state import State
 from tests.oracle import OracleModel
+from tests.regressions import Regression, regressions
 from tests.strategies import Batch, Setting, assert_identical, problems, row_weights
 
 KEYS = {
@@ -31,7 +32,7 @@ class Classifier(RuleBasedStateMachine):
     """Learn, forget, save, refuse: compared with starting again in rational arithmetic."""
 
     setting: Setting
-    clf: ErasableClassifier
+    clf: ErasableClassifier | ErasableRegressor
     oracle: OracleModel
 
     @initialize(
@@ -40,12 +41,15 @@ class Classifier(RuleBasedStateMachine):
         owners=st.sampled_from(sorted(KEYS)),
     )
     def start(self, problem, kind, owners):
-        self.setting, batch = problem
-        self.pool = batch.X
-        self.labels = sorted(set(batch.y)) if self.setting.classes is None else list(self.setting.classes)
+        setting, batch = problem
+        self.labels = st.sampled_from(sorted(set(batch.y)) if setting.classes is None else list(setting.classes))
+        self.begin(setting, batch, setting.classifier, setting.oracle, kind, owners)
+
+    def begin(self, setting, batch, estimator, oracle, kind, owners):
+        self.setting, self.pool, self.new_oracle = setting, batch.X, oracle
         self.kind, self.owner_kind = kind, owners
         self.key, self.owner = KEYS[kind], KEYS[owners]
-        self.clf, self.oracle = self.setting.classifier(), self.setting.oracle()
+        self.clf, self.oracle = estimator(), oracle()
         self.offered: list = []  # every id ever used
 
     def fitted(self):
@@ -58,7 +62,7 @@ class Classifier(RuleBasedStateMachine):
         free = [key for key in map(self.key, range(len(held) + 12)) if key not in held]
         ids = data.draw(st.lists(st.sampled_from(free), min_size=n, max_size=n, unique=True))
         rows = [data.draw(st.sampled_from(self.pool)) for _ in range(n)]
-        y = [data.draw(st.sampled_from(self.labels)) for _ in range(n)]
+        y = [data.draw(self.labels) for _ in range(n)]
         some = data.draw(st.sampled_from([None, st.integers(0, 4), st.lists(st.integers(0, 4), max_size=3)]))
         drawn = None if some is None else [data.draw(some) for _ in range(n)]
         owners = drawn and [self.owner(i) if isinstance(i, int) else [*map(self.owner, i)] for i in drawn]
@@ -89,7 +93,7 @@ class Classifier(RuleBasedStateMachine):
         """Rows are numbered on from the largest id among the core rows, and from 0 where there are none."""
         rows = [data.draw(st.sampled_from(self.pool)) for _ in range(n)]
         start = max(self.oracle.ids) + 1 if self.oracle.ids else 0
-        batch = Batch(rows, [self.labels[0]] * n, list(range(start, start + n)), None)
+        batch = Batch(rows, [data.draw(self.labels)] * n, list(range(start, start + n)), None)
         self.clf.partial_fit(np.array(rows), batch.y)
         batch.learnt_by(self.oracle)
 
@@ -105,7 +109,7 @@ class Classifier(RuleBasedStateMachine):
             sample_weight=batch.weights,
             allow_no_subject=True,
         )
-        self.oracle = batch.learnt_by(self.setting.oracle())
+        self.oracle = batch.learnt_by(self.new_oracle())
 
     @precondition(lambda self: self.fitted() and self.offered)
     @rule(data=st.data())
@@ -154,7 +158,7 @@ class Classifier(RuleBasedStateMachine):
     @rule()
     def forget_everything(self):
         self.clf.forget(ids=self.oracle.ids)
-        self.oracle = self.setting.oracle()
+        self.oracle = self.new_oracle()
 
     # -- what changes nothing --------------------------------------------------------------------------------------
 
@@ -284,9 +288,63 @@ class Classifier(RuleBasedStateMachine):
             assert_identical(self.clf, self.oracle)
             assert self.clf.n_core_ == self.clf.stored_rows_ == len(self.oracle.core)
             assert self.clf.core_ids_.tolist() == self.oracle.ids
-            assert self.clf.classes_.tolist() == list(self.oracle.classes)
             assert self.clf.threshold_ == self.setting.threshold
+            self.classes_are_the_oracles()
+
+    def classes_are_the_oracles(self):
+        assert self.clf.classes_.tolist() == list(self.oracle.classes)
+
+
+class Regressor(Classifier):
+    """The same with targets, which are numbers in declared ranges."""
+
+    made: Regression
+
+    @initialize(
+        problem=regressions(max_rows=8, max_features=3),
+        kind=st.sampled_from(sorted(KEYS)),
+        owners=st.sampled_from(sorted(KEYS)),
+    )
+    def start(self, problem, kind, owners):
+        self.made, batch = problem
+        self.labels = self.made.targets()
+        self.begin(self.made.setting, batch, self.made.regressor, self.made.oracle, kind, owners)
+
+    @precondition(lambda self: self.fitted() and self.oracle.core)
+    @rule()
+    def predict(self):
+        low, high = np.array(self.made.ranges).T
+        found = self.clf.predict(np.array(self.pool)).reshape(len(self.pool), -1)
+        assert ((low <= found) & (found <= high)).all()
+
+    @precondition(lambda self: self.fitted())
+    @rule(data=st.data(), fault=st.sampled_from(["below", "above", "nan", "inf", "text", "width", "short"]))
+    def refuse_wrong_targets(self, data, fault):
+        batch = self.batch(data, n=3)
+        y = np.array(batch.y, dtype=object if fault == "text" else float).reshape(3, -1)
+        low, high = self.made.ranges[-1]
+        match fault:
+            case "below":
+                y[1, -1] = np.nextafter(low, -np.inf)
+            case "above":
+                y[2, -1] = np.nextafter(high, np.inf)
+            case "nan":
+                y[0, 0] = np.nan
+            case "inf":
+                y[0, 0] = -np.inf
+            case "text":
+                y[:, 0] = "much"
+            case "width":
+                y = np.column_stack([y, y[:, 0]])
+            case _:
+                y = y[:-1]
+        with pytest.raises((ErasableError, InputError)):
+            self.clf.partial_fit(np.array(batch.X), y, ids=batch.ids)
+
+    def classes_are_the_oracles(self):
+        assert not hasattr(self.clf, "classes_")
 
 
 TestClassifier = Classifier.TestCase
 TestClassifier.settings = settings(max_examples=2 * settings().max_examples)
+TestRegressor = Regressor.TestCase
