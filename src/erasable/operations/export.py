@@ -1,4 +1,4 @@
-"""Weights of a linear model for other programs, stamped with the digest of the state they come from."""
+"""Write the weights of a linear model for other programs, stamped with the digest of their state."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ONNX_START = b"\x08"  # the tag of the first field, ir_version
 
 @dataclass(frozen=True)
 class ExportReport:
-    """What was written.
+    """The file that was written.
 
     Attributes
     ----------
@@ -36,15 +36,15 @@ class ExportReport:
     form : str
         ``"onnx"`` or ``"safetensors"``.
     digest : str
-        The state digest that the file is stamped with.
+        The state digest in the file.
     bytes : int
         The size of the file.
     schema : str or None
-        The file with the schema, where the model has one: the weights act on the columns that it encodes.
+        The file with the schema, if the model has one: the weights act on the columns that it encodes.
     takes : str or None
-        Of a model with a schema: ``"raw columns"``, one input for each column of the table, or ``"encoded rows"``.
+        For a model with a schema: ``"raw columns"``, one input for each column of the table, or ``"encoded rows"``.
     encoded_for : tuple of str
-        The columns that kept an ONNX graph from taking raw columns: what needs hashes or a calendar.
+        The columns because of which an ONNX graph cannot take raw columns: they need hashes or a calendar.
     """
 
     path: str
@@ -56,7 +56,7 @@ class ExportReport:
     encoded_for: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
-        """The same as a dictionary, without what is about a schema where there is none."""
+        """The report for JSON; without entries about a schema if there is none."""
         hidden = ("schema", "takes", "encoded_for") if self.schema is None else ()
         return {name: value for name, value in asdict(self).items() if name not in hidden}
 
@@ -70,34 +70,29 @@ def export(
     encoded: bool = False,
     timeout: float | None = None,
 ) -> ExportReport:
-    """The weights of a linear model in a file that other programs read, stamped with the state digest.
+    """Write the weights of a linear model for other programs, stamped with the state digest.
 
-    An export is a copy, and what is forgotten later is not forgotten in it. After ``forget``, export again to the same
-    path: the old file is replaced as a whole and overwritten, as far as the file system allows. Copies of it elsewhere
-    are yours to replace; the stamp says which state each is of.
-
-    The same state gives the same bytes, with the same versions of ``erasable`` and ``onnx``.
+    An export is a copy: rows that are forgotten later are not forgotten in it. After ``forget``, export again to the
+    same path: the old file is replaced and overwritten, as far as the file system allows. The same state gives the same
+    bytes, with the same versions of ``erasable`` and ``onnx``. The contents of the files are described in
+    ``docs/commands.md``, the inputs of models with a schema in ``docs/schemas.md``.
 
     Parameters
     ----------
     clf : ErasableClassifier, ErasableRegressor or RetrainedRidge
-        A fitted model; not changed. Other models are refused: predicting with them takes rows of people, and in a copy
-        of those nothing can be forgotten.
+        A fitted model; not changed. Other models are refused: they predict with rows of people, and nothing can be
+        forgotten in a copy of those.
     path : str or path
-        The file. An earlier export that is there is replaced; any other file is refused, such as a model or a table.
+        The file. An earlier export is replaced; any other file is refused, such as a model or a table.
     form : "onnx" or "safetensors", optional
-        By default what the ending of the path says.
+        By default according to the ending of the path.
     input_type : "float32" or "float64", optional
-        What the ONNX graph takes; a graph takes one type and no other. By default float32, as most programs that feed
-        such graphs have it; float64 for rows that float32 would round. It computes in float64 either way.
+        The type of the rows that the ONNX graph takes. By default float32, as most programs pass them; float64 for rows
+        that float32 would round. The graph computes in float64 either way.
     encoded : bool, default=False
-        Of a model with a schema: let the graph take encoded rows, also where it could take the raw columns.
+        For a model with a schema: let the graph take encoded rows even if it could take the raw columns.
     timeout : float, optional
-        Seconds to wait for another process that is writing the file; by default as long as it takes.
-
-    Returns
-    -------
-    ExportReport
+        Seconds to wait for another process that is writing the file; by default without limit.
 
     Raises
     ------
@@ -106,34 +101,10 @@ def export(
     NoRowsError
         When every row was forgotten, so that there are no weights.
     ConfigurationError
-        When the format cannot be told, ``onnx`` is not installed, the file that is there is no earlier export, or
-        ``encoded`` is asked for where there is no choice.
+        When the format is unknown, ``onnx`` is not installed, another file exists at the path, or ``encoded`` does not
+        apply.
     StoreError
-        When the file cannot be written; what was there before is then still there.
-
-    Notes
-    -----
-    **safetensors**: tensors ``coef``, shape (1 or n_classes, n_features), and ``intercept``, shape (1 or n_classes,),
-    both float64; the metadata say ``classes`` and ``scaling`` in JSON, ``feature_names`` where the model knows them,
-    ``loss``, and ``erasable_state_digest``. Scores are ``rows @ coef.T + intercept`` for rows scaled as the model
-    scales them.
-
-    Of a regression, ``n_targets`` stands for the number of classes, and there are no ``classes``. The metadata have
-    ``target_ranges``, a pair of numbers for each target, to which predictions are clipped.
-
-    **A model with a schema** acts on encoded rows: ``feature_names`` are those of the encoded columns, and the schema
-    is written beside the file, as ``NAME.toml``. ``Schema.load(...).encode(table)`` makes such rows. Where all columns
-    are numbers, listed categories, levels, yes/no or vectors, and crosses of these, an ONNX graph encodes them itself:
-    it has an input for each column of the table, by its name, of shape (N, 1). Numbers are NaN where they are missing,
-    vectors have shape (N, length), and all others are texts, empty where missing (as the schema spells it), without
-    spaces at their ends, whole numbers as ``39`` or ``39.0``. ``inputs`` in the metadata says it again. With float64
-    the encoded numbers are those of ``encode``, but for logarithms, which may be rounded to a neighbouring multiple of
-    ``2**-20``; with float32 scaled numbers may be so as well, since a float32 is taken as it is and not as its shortest
-    text. Bins and codes are exact in both.
-
-    **ONNX**: input ``X``, shape (N, n_features), finite and dense; outputs ``label``, ``probabilities`` and ``scores``:
-    those of ``predict``, ``predict_proba`` and ``decision_function``, the scaling of rows included. The metadata are
-    those of safetensors. Of a regression the one output is ``prediction``, shape (N,) or (N, n_targets).
+        When the file cannot be written; the old one is then unchanged.
 
     Examples
     --------
@@ -163,20 +134,17 @@ def export(
     raw = schema is not None and form == "onnx" and not encoded and not kept
     linear = replace(linear, raw=schema if raw else None)
     data = _safetensors(linear) if form == "safetensors" else _onnx(linear, input_type or INPUTS[0])
-    _refuse_others(target)  # before there is a lock beside it
-    if schema is None:
-        beside = takes = None
-    else:
-        beside, takes = target.with_name(f"{target.name}.toml"), "raw columns" if raw else "encoded rows"
+    _refuse_others(target)  # before a lock file is made
+    schema_file = takes = None
+    if schema is not None:
+        schema_file, takes = f"{target}.toml", "raw columns" if raw else "encoded rows"
         encodes = "encodes rows by this itself" if raw else "takes rows that are encoded by this"
-        write_schema(schema, beside, head=f"{target.name} {encodes}.")
+        write_schema(schema, Path(schema_file), head=f"{target.name} {encodes}.")
     with store.locked(target, timeout=timeout) as writer:
         _refuse_others(target)
-        writer.replace([data], mode=None)  # it is for others, and no rows are in it
+        writer.replace([data], mode=None)  # other programs may read it: it holds no rows
     named = tuple(f"{name} ({why})" for name, why in kept.items())
-    return ExportReport(
-        str(target), form, linear.digest, len(data), None if beside is None else str(beside), takes, named
-    )
+    return ExportReport(str(target), form, linear.digest, len(data), schema_file, takes, named)
 
 
 def _target(path: object) -> Path:
@@ -189,7 +157,7 @@ def _target(path: object) -> Path:
 
 
 def _refuse_others(target: Path) -> None:
-    """Refuse to replace what is no earlier export: a model, or a part of one, whatever its name; a table; anything."""
+    """Refuse to replace a file that is not an earlier export, such as a model under any name, or a table."""
     try:
         head, facts = head_of(target)
         if not facts.st_size or not stat.S_ISREG(facts.st_mode) or _is_stamped(target, head):
@@ -197,16 +165,16 @@ def _refuse_others(target: Path) -> None:
         what = "is no earlier export"
         with suppress(StateFormatError):
             what = "holds a model" if read_meta(head)["format"].startswith("erasable-") else what
-    except PermissionError:  # it could be replaced all the same
+    except PermissionError:  # it could be replaced without being read
         what = "may not be read"
-    except OSError:  # no file, or a folder: what is wrong shows when it is written
+    except OSError:  # no file, or a folder: writing reports the error
         return
     raise ConfigurationError(f"{target.name} {what}, and an export would replace it: choose another name.")
 
 
 def _is_stamped(path: Path, head: bytes) -> bool:
     """Whether a file is ONNX or safetensors with the digest of a state among its metadata."""
-    if head[:1] == _ONNX_START and head[8:9] != b"{":  # the length of a safetensors header may begin alike
+    if head[:1] == _ONNX_START and head[8:9] != b"{":  # the length of a safetensors header may begin with the same byte
         return STAMP.encode() in path.read_bytes()
     try:
         return STAMP in read_json(head[8:])["__metadata__"]
@@ -226,7 +194,7 @@ def _form(path: Path, form: str | None) -> str:
 
 
 def _linear(clf: Any) -> Linear:
-    """What predicting takes, all of one moment."""
+    """Return all that predicting takes, from one state of the model."""
     model = model_behind(clf, "export") if is_model(clf) else None
     if model is None or not isinstance(model.configuration.head, LinearHead):
         raise InputTypeError(
@@ -244,7 +212,7 @@ def _linear(clf: Any) -> Linear:
     token = model.version_token
     if not len(model.core):
         raise NoRowsError("no rows remain in this model, so there are no weights to export: learn new rows first.")
-    names: Any = model.configuration.feature_names  # the parameter, as the state and the digest have it
+    names: Any = model.configuration.feature_names  # as in the state and the digest
     if names is None:
         names = getattr(clf, "feature_names_in_", None) if schema is None else schema.feature_names_out()
     linear = Linear(
@@ -265,7 +233,7 @@ def _linear(clf: Any) -> Linear:
 
 
 def _safetensors(linear: Linear) -> bytes:
-    """The file by our own writer: that of the library orders several metadata keys anew every time."""
+    """Return the file. It is not written by the library, which orders metadata keys anew every time."""
     header: dict[str, Any] = {"__metadata__": linear.stamp()}
     body = b""
     for name, array in (("coef", linear.coef), ("intercept", linear.intercept)):
@@ -281,7 +249,7 @@ def _safetensors(linear: Linear) -> bytes:
 
 
 def _onnx(linear: Linear, input_type: str) -> bytes:
-    """The file with the whole predictor."""
+    """Return the file with the whole predictor."""
     try:
         import onnx
     except ImportError:
