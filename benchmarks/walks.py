@@ -125,7 +125,7 @@ def service_walk(folder, model):
     from erasable.audit.keys import new_key
     from erasable.service.http.app import create_app
     from erasable.service.http.configuration import Configuration
-    from erasable.service.http.signing import Signer
+    from erasable.service.http.opendsr import Signer
     from erasable.service.service import ErasureService
     from erasable.service.settings import Settings
     from erasable.service.tokens import SCOPES, TokenFile, make_token
@@ -147,7 +147,7 @@ def service_walk(folder, model):
         with service:
             tokens = TokenFile(configuration.folder / "tokens.json")
             signer = Signer(folder / "cert.pem", folder / "key.pem")
-            app = create_app(service, tokens, configuration, service.receipt_key, signer)
+            app = create_app(service, tokens, configuration, signer)
             asyncio.run(erase(app, token, found))
             found.counting = False
     return found

@@ -109,7 +109,7 @@ class ServiceMachine(RuleBasedStateMachine):
     def ask_again(self, data):
         name = data.draw(st.sampled_from(sorted(self.requests)))
         identity = self.service.identity("email", "raw", "somebody else")
-        assert self.service.accept(name, "erasure", [identity], name.encode()) == self.service.entry(name)
+        assert self.service.accept(name, "erasure", [identity], name.encode()) == self.service.ledger.entry(name)
         try:
             self.service.accept(name, "erasure", [identity], b"another")
         except ConflictError:
@@ -122,7 +122,7 @@ class ServiceMachine(RuleBasedStateMachine):
         name = data.draw(st.sampled_from(sorted(self.requests)))
         role, key, state = self.requests[name]
         try:
-            entry = self.service.cancel(name)
+            entry = self.service.ledger.cancel(name)
         except ConflictError:
             assert state in ("begun", "completed")
             return
@@ -153,7 +153,7 @@ class ServiceMachine(RuleBasedStateMachine):
     @rule(reachable=st.booleans(), seconds=st.sampled_from([0, 1, 5000]))
     def tell(self, reachable, seconds):
         self.reachable, self.now = reachable, self.now + timedelta(seconds=seconds)
-        self.service.worker.tell()
+        self.service.callbacks.tell()
         self.reachable = True
 
     @rule(step=st.integers(0, 160), torn=st.booleans(), what=st.sampled_from(["commit", "sign", "tell"]))
@@ -161,7 +161,7 @@ class ServiceMachine(RuleBasedStateMachine):
         died = False
         with killed_at(step, torn=torn):
             try:
-                getattr(self.service.worker, what)()
+                getattr(self.service.callbacks if what == "tell" else self.service.worker, what)()
             except Killed:
                 died = True
         if died:
@@ -201,7 +201,7 @@ class ServiceMachine(RuleBasedStateMachine):
         if not self.stored:
             return
         for name, (_, _, state) in self.requests.items():
-            found = self.service.entry(name).state
+            found = self.service.ledger.entry(name).state
             assert found == ("in_progress" if state == "begun" else state), (found, state)
 
     @invariant()
@@ -223,7 +223,7 @@ class ServiceMachine(RuleBasedStateMachine):
         self.erased("pending", "begun")
         self.service.worker.sign()
         self.now += timedelta(hours=2)
-        self.service.worker.tell()
+        self.service.callbacks.tell()
         self.models_hold_what_they_should()
         health = self.service.health()
         assert (health.waiting, health.receipts_owed, health.callbacks_owed) == (0, 0, 0)
@@ -248,7 +248,7 @@ class ServiceMachine(RuleBasedStateMachine):
         again = ErasureService(self.paths, self.home / "ledger", signer=KEY, operator_key=b"o" * 16)
         assert again.start(threads=False).resumed == 0
         try:
-            again.entry(str(uuid.uuid4()))
+            again.ledger.entry(str(uuid.uuid4()))
         except UnknownRequestError:
             again.stop()
 

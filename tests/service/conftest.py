@@ -48,6 +48,15 @@ def saved(path, *, seed: int = 0, ids=None, people=None, n: int = 60) -> None:
     ErasableClassifier(threshold=0.0).fit(X, X[:, 0] > 0, ids=ids, subjects=people).save(path)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def processes_do_not_stand_back():
+    """On a busy machine, processes of low priority would hold up every test that waits for them."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("_WRITER_NICENESS", "_READER_NICENESS", "_VERIFIER_NICENESS"):
+            patch.setattr(f"erasable.service.service.{name}", 0)
+        yield
+
+
 @pytest.fixture
 def clock():
     return Clock()

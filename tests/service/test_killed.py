@@ -81,7 +81,7 @@ def test_no_acknowledged_request_is_lost_and_nobody_comes_back(tmp_path):
     service = ErasureService(models, tmp_path / "ledger", signer=key, operator_key=OPERATOR, settings=settings)
     with service:
         until(lambda: not service.health().waiting and not service.health().receipts_owed)
-        entries = service.entries()
+        entries = service.ledger.entries()
         assert {entry.state.value for entry in entries} == {"completed"}
         done = {int(entry.request_id.replace("-", ""), 16) - 1 for entry in entries}
         assert acknowledged <= done

@@ -11,11 +11,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from erasable.errors import ConflictError, NotErasedError, QueueFullError, StoreError, UnknownRequestError
-from erasable.service.entries import State, key_of
-from erasable.service.epochs import Epochs
-from erasable.service.identities import Identity
+from erasable.service.journals import Epochs
 from erasable.service.ledger import Ledger
 from erasable.service.purges import check_tombstone
+from erasable.service.requests import Identity, State, key_of
 from erasable.service.settings import Settings
 from erasable.store import Disk, Journal, Writer, journal_key, read_journal
 from tests.service.conftest import KEY
@@ -172,17 +171,17 @@ def test_two_controllers_may_draw_one_id_and_neither_sees_the_others(tmp_path):
     for call in (ledger.entry, ledger.cancel):
         with pytest.raises(UnknownRequestError):
             call(name, "x", others=False)
-        with pytest.raises(ConflictError, match="whose"):
+        with pytest.raises(ConflictError, match="controller="):
             call(name, "x")
     ledger.cancel(name, "bank", others=False)
     ledger.begin()
     ledger.complete([shop.key], ["m"])
-    ledger.put_receipts([(shop.key, "m", "text")])
+    ledger.put_receipts("m", {shop.key: "text"})
     ledger.close()
     again = Ledger(tmp_path / "ledger", b"k" * 32, Settings(), lambda: NOW)
     assert [(e.controller, e.state) for e in again.entries()] == [("bank", "cancelled"), ("shop", "completed")]
-    assert again.receipt(again.entry(name, "shop"), "m") == "text"
-    assert again.receipt(again.entry(name, "bank"), "m") is None
+    assert again.receipts(again.entry(name, "shop")) == {"m": "text"}
+    assert again.receipts(again.entry(name, "bank")) is None
     again._clock = lambda: NOW + timedelta(days=1)
     assert again.purge(NOW + timedelta(days=1), "desk", KEY) == 2
     assert again.entries() == []
@@ -216,14 +215,14 @@ def test_a_ledger_from_before_requests_had_owners_is_read_and_written_anew(tmp_p
     waits = {"request": waiting, "controller": "shop", **pending, "identities": [["subject", "raw", "ann"]]}
     (folder / "open-00000001").write_bytes(old_line(waits))
     ledger = Ledger(folder, b"k" * 32, Settings(), lambda: NOW)
-    assert ledger.receipt(ledger.entry(mine, "shop", others=False), "m") == "signed"
+    assert ledger.receipts(ledger.entry(mine, "shop", others=False)) == {"m": "signed"}
     assert ledger.entry(nobodys, "shop").callbacks == ()
     with pytest.raises(UnknownRequestError):
         ledger.entry(nobodys, "shop", others=False)
     ((entry, identities),) = ledger.begin()
     assert (entry.request_id, entry.controller, identities[0].value) == (waiting, "shop", "ann")
     ledger.complete([entry.key], [])
-    ledger.put_receipts([(ledger.entry(nobodys).key, "m", "signed")])
+    ledger.put_receipts("m", {ledger.entry(nobodys).key: "signed"})
     ledger._clock = lambda: NOW + timedelta(days=1)
     assert ledger.purge(NOW + timedelta(days=1), "desk", KEY) == 3
     ledger.close()

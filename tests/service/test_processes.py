@@ -1,8 +1,9 @@
-"""Models are changed and verified by processes beside the service, which are killed, hang and find altered files."""
+"""Models are changed and verified by child processes of the service, which are killed, hang and find altered files."""
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import os
 import signal
@@ -21,17 +22,17 @@ from erasable.audit.receipts import check_receipt
 from erasable.errors import BusyError, StoreError, UnknownOutcomeError, VerificationError
 from erasable.models.files import read_model
 from erasable.operations.requests import Request
-from erasable.service.beside import Beside, Parcel
-from erasable.service.held_files import HeldFile
-from erasable.service.held_files import opened as opened_here
-from erasable.service.http.learning import read_blocks
 from erasable.service.http.problems import Refused
+from erasable.service.http.rows import read_blocks
+from erasable.service.model_files import ServedFile
+from erasable.service.model_files import opened as opened_here
+from erasable.service.processes import ChildProcess, Packed
 from erasable.service.service import ErasureService
 from erasable.service.settings import Settings
 from erasable.service.suppression import SuppressionList
 from erasable.store import journal_key, read_journal
 from tests.service.conftest import KEY, OPERATOR, TYPES, asked
-from tests.service.test_beside import gone, is_there
+from tests.service.test_child_process import gone, is_there
 from tests.service.test_service import people, rows
 from tests.waiting import PATIENCE, until
 
@@ -39,8 +40,33 @@ pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="lo
 ROW = np.ones((1, 3))
 
 
+class Shared(ChildProcess):
+    """A process that several services use, one after another: it outlives their stop."""
+
+    def end(self):
+        pass
+
+
+@pytest.fixture(scope="module")
+def three():
+    processes = [Shared(0), Shared(0), Shared(0)]
+    yield processes
+    for process in processes:
+        ChildProcess.end(process)
+
+
 @pytest.fixture
-def aside(opened):
+def shared(three, monkeypatch):
+    """Every service of a test uses the processes of all tests, which saves starting three for each."""
+    monkeypatch.setattr("erasable.service.service.ChildProcess", lambda *_: next(made))
+    made = itertools.cycle(three)
+    yield
+    for process in three:
+        process._patience = PATIENCE
+
+
+@pytest.fixture
+def aside(shared, opened):
     """A service with processes, all of which answer."""
     service = opened(processes=True)
     for process in (service._writer, service._reader, service._verifier):
@@ -48,7 +74,7 @@ def aside(opened):
     return service
 
 
-def killed_after(process: Beside, seconds: float) -> threading.Timer:
+def killed_after(process: ChildProcess, seconds: float) -> threading.Timer:
     """A thread that kills a process; not one that has begun since."""
     timer = threading.Timer(seconds, process._process.kill)
     timer.start()
@@ -98,7 +124,7 @@ def test_tables_digests_and_answers_to_access_are_read_in_another_process(aside,
     digest = ModelFile(models["left"]).verify().digest
     name = asked(aside, "person-4", kind="access")
     aside.worker.commit()
-    for function in ("questions.inspect", "questions.read_model", "http.learning.stream_table"):
+    for function in ("model_files.inspect", "model_files.read_model", "http.rows.stream_table"):
         monkeypatch.setattr(f"erasable.service.{function}", None)  # nobody calls it here
     assert aside.digest("left") == digest
     assert {row.id for row in aside.stored_of(name)["left"].rows} == {"row-4", "row-24", "row-44"}
@@ -110,12 +136,12 @@ def test_tables_digests_and_answers_to_access_are_read_in_another_process(aside,
             json.dumps({"a": a, "b": b, "c": c, "label": True, "id": f"new-{i}", "who": "person-new"})
             for i, (a, b, c) in enumerate(numbers)
         ]
-    body = Parcel(*(f"{line}\n".encode() for line in lines))
+    body = Packed(*(f"{line}\n".encode() for line in lines))
     columns = {"label": "label", "id": "id", "subject": ["who"]}
     stops = []
     blocks = aside.read(read_blocks, kind, body, None, columns, (), 10**6, 100, stop=lambda: stops.append(1))
     assert stops
-    assert all(isinstance(block, Parcel) for block in blocks)
+    assert all(isinstance(block, Packed) for block in blocks)
     assert aside.learn("left", blocks).rows == 5
     with pytest.raises(Refused, match="at most 4 rows") as refused:
         aside.read(read_blocks, kind, body, None, columns, (), 10**6, 4, stop=lambda: None)
@@ -128,12 +154,12 @@ def test_tables_digests_and_answers_to_access_are_read_in_another_process(aside,
 
 def killing_itself(marks, progress):
     """Hands on two blocks, and is killed between them as often as there are marks."""
-    progress(Parcel.of("first"))
+    progress(Packed.of("first"))
     for mark in map(Path, marks):
         if mark.exists():
             mark.unlink()
             os.kill(os.getpid(), signal.SIGKILL)
-    progress(Parcel.of("second"))
+    progress(Packed.of("second"))
 
 
 def test_a_reader_that_is_killed_after_it_handed_on_blocks_hands_on_none_twice(aside, tmp_path):
@@ -172,7 +198,7 @@ def test_learning_that_is_stopped_leaves_the_model_the_process_and_the_turn(asid
     with pytest.raises(Refused, match="enough"):
         aside.learn("left", [Block], stop=stop)
     assert (models["left"].read_bytes(), aside._writer.pid) == (before, pid)
-    with aside.worker.turn(enough):  # which nobody holds
+    with aside.worker.changing(enough):  # which nobody holds
         pass
     with pytest.raises(ValueError, match="features"):
         aside.learn("left", [SimpleNamespace(X=np.ones((2, 7)), y=[True, False], ids=["a", "b"], subjects=["a", "b"])])
@@ -194,7 +220,7 @@ def test_a_writer_that_is_killed_while_it_learns_is_not_asked_again(aside, model
     assert aside.learn("left", [Block]).core_rows == 65
 
 
-def test_rows_of_those_on_the_list_are_passed_over_and_nothing_of_them_is_written(opened, tmp_path):
+def test_rows_of_those_on_the_list_are_passed_over_and_nothing_of_them_is_written(shared, opened, tmp_path):
     listed = SuppressionList(tmp_path / "list", OPERATOR)
     service = opened(processes=True, suppression=listed)
     asked(service, "canary-gone")
@@ -218,13 +244,13 @@ def test_a_full_disk_of_the_ledger_leaves_the_models_and_the_processes(aside, mo
     assert aside._writer.pid == pid
 
 
-def test_nothing_is_said_where_the_last_row_of_a_class_goes(opened, tmp_path, capfd):
+def test_nothing_is_said_where_the_last_row_of_a_class_goes(tmp_path, capfd):
     rows = np.random.default_rng(0).standard_normal((12, 3))
     path = tmp_path / "few.erasable"
     clf = ErasableClassifier(threshold=0.0)
     clf.fit(rows, np.arange(12) == 5, ids=np.arange(12), subjects=[f"person-{i}" for i in range(12)])
     clf.save(path)
-    file = HeldFile(str(path), writer := Beside(0), lambda *_, **__: None)
+    file = ServedFile(str(path), writer := ChildProcess(0), writer, lambda *_, **__: None)
     writer.begin()
     file.forget_together([Request(subjects=["person-5"])])
     writer.end()
@@ -256,7 +282,7 @@ def test_the_writer_is_killed_at_any_moment_and_what_was_accepted_is_done(aside,
         killing = killed_after(aside._writer, seconds)
         assert aside.worker.commit() == 1
         killing.join()
-        assert aside.entry(name).state == "completed"
+        assert aside.ledger.entry(name).state == "completed"
         for model, path in models.items():
             assert people(path) == {f"person-{k}" for k in range(i + 1, 20)}
             assert ModelFile(path).verify().core_rows == len(aside.snapshot(model).model.core)
@@ -298,20 +324,20 @@ def test_an_altered_file_is_not_signed_for(aside, models):
     models["left"].write_bytes(forged(models["left"]))
     with pytest.raises(VerificationError, match="weights"):
         aside.worker.sign()
-    assert aside.entry(name).receipts == {"right"}
+    assert aside.ledger.entry(name).receipts == {"right"}
     models["left"].write_bytes(good[:-1] + bytes([good[-1] ^ 1]))
     with pytest.raises(ValueError, match=r"left\.erasable"):
         aside.worker.sign()
     models["left"].unlink()
     with pytest.raises(StoreError, match=r"left\.erasable"):
         aside.worker.sign()
-    assert aside.entry(name).receipts == {"right"}
+    assert aside.ledger.entry(name).receipts == {"right"}
     models["left"].write_bytes(good)
     assert aside.worker.sign() == 1
     assert aside.receipts(name).keys() == {"left", "right"}
 
 
-def test_nobody_who_is_back_is_signed_for_also_after_a_start(opened, models, tmp_path):
+def test_nobody_who_is_back_is_signed_for_also_after_a_start(shared, opened, models, tmp_path):
     backup = models["left"].read_bytes()
     given = {"processes": True, "suppression": SuppressionList(tmp_path / "list", OPERATOR)}
     service = opened(**given)
@@ -320,7 +346,7 @@ def test_nobody_who_is_back_is_signed_for_also_after_a_start(opened, models, tmp
     models["left"].write_bytes(backup)
     with pytest.raises(VerificationError, match="1 completed requests"):
         service.worker.sign()
-    assert service.entry(name).receipts == {"right"}
+    assert service.ledger.entry(name).receipts == {"right"}
     service._rounds = []  # it stops without another try
     service = opened(**given)  # now only the list knows, and the writer has replayed it
     assert "person-3" not in people(models["left"])
@@ -329,17 +355,6 @@ def test_nobody_who_is_back_is_signed_for_also_after_a_start(opened, models, tmp
         service.worker.sign()
     service.worker.compare()
     assert service.worker.sign() == 1
-
-
-def test_what_others_change_is_noticed_and_what_is_learnt_is_predicted_with_and_can_be_erased(aside, models):
-    block = SimpleNamespace(X=5 * ROW, y=np.array([True]), ids=["new"], subjects=["person-30"])
-    ModelFile(models["right"]).forget(subjects=["person-1"])
-    assert aside._snapshots.refresh() == ["right"]
-    assert aside.learn("right", [block]).rows == 1
-    assert aside.snapshot("right").model.decision(ROW) == read_model(models["right"])[0].decision(ROW)
-    asked(aside, "person-30")
-    aside.worker.commit()
-    assert people(models["right"]) == {f"person-{i}" for i in range(20) if i != 1}
 
 
 def test_a_verification_that_somebody_asks_for_is_carried_out_there_with_progress(aside):
@@ -380,7 +395,7 @@ def test_told_to_stop_it_finishes_and_no_process_is_left(tmp_path, models):
 
 def test_a_start_that_fails_begins_no_process(opened, models, monkeypatch):
     begun = []
-    monkeypatch.setattr(Beside, "begin", lambda self: begun.append(self))
+    monkeypatch.setattr(ChildProcess, "begin", lambda self: begun.append(self))
     good = models["left"].read_bytes()
     models["left"].write_bytes(b"no model")
     with pytest.raises(ValueError, match=r"left\.erasable"):
@@ -409,27 +424,8 @@ def test_a_start_whose_last_process_cannot_begin_leaves_nothing_and_can_be_tried
         assert service.health().ready
 
 
-def test_no_identity_is_in_command_lines_environments_or_output_of_the_processes(aside, capfd, tmp_path):
-    for i in range(3):
-        asked(aside, f"canary-{i}")
-        asked(aside, f"person-{i}")
-    aside.worker.commit()
-    aside.worker.sign()
-    for process in (aside._writer, aside._reader, aside._verifier):
-        for name in ("cmdline", "environ", "comm"):
-            shown = Path(f"/proc/{process.pid}/{name}").read_bytes()
-            assert b"canary" not in shown
-            assert b"person" not in shown
-    for process in (aside._writer, aside._reader, aside._verifier):
-        process.end()
-    said = "".join(capfd.readouterr())
-    assert "canary" not in said
-    assert "person" not in said
-    assert b"canary" not in b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
-
-
 @pytest.mark.parametrize("kind", ["linear", "kernel", "regression"])
-def test_models_of_every_kind_predict_here_as_they_do_there(tmp_path, kind):
+def test_models_of_every_kind_predict_here_as_they_do_there(shared, tmp_path, kind):
     X = np.random.default_rng(0).standard_normal((40, 3))
     made = {
         "linear": lambda: ErasableClassifier(threshold=0.0).fit(X, X[:, 0] > 0, subjects=[*range(40)]),

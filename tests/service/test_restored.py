@@ -9,7 +9,7 @@ import pytest
 
 from erasable.audit.receipts import check_receipt
 from erasable.errors import ConfigurationError, InputError, StoreError, VerificationError
-from erasable.service.entries import State
+from erasable.service.requests import State
 from tests.service.world import IDS, KEY, MODELS, PEOPLE, VERIFIED, World, fresh_disk
 from tests.store.simulated import File, SimulatedDisk
 

@@ -32,7 +32,7 @@ from erasable.errors import (
 )
 from erasable.models.files import checksum_at
 from erasable.operations.inspect import inspect
-from erasable.service.held_files import HeldFile
+from erasable.service.model_files import ServedFile
 from erasable.service.purges import check_tombstone
 from erasable.service.rounds import Rounds
 from erasable.service.service import ErasureService
@@ -57,11 +57,11 @@ def bytes_below(folder) -> bytes:
 
 def test_a_request_reaches_all_models_and_gets_one_receipt_for_each(service, models, clock):
     name = asked(service)
-    entry = service.entry(name)
+    entry = service.ledger.entry(name)
     assert (entry.state, entry.received, entry.expected) == ("pending", clock.now, clock.now + timedelta(hours=1))
     clock.pass_by(3)
     service.worker.commit()
-    assert service.entry(name).state == "completed"
+    assert service.ledger.entry(name).state == "completed"
     assert service.receipts(name) is None  # still to be verified
     assert all("person-3" not in people(path) for path in models.values())
     clock.pass_by(2)
@@ -135,17 +135,17 @@ def test_the_same_body_gets_the_same_answer_and_another_body_none(service, clock
         service.accept(name, "erasure", who, b"body ")
     service.worker.commit()
     assert service.accept(name, "erasure", who, b"body").received == first.received
-    assert len(service.entries()) == 1
+    assert len(service.ledger.entries()) == 1
 
 
 def test_only_what_is_pending_can_be_cancelled(service, models, tmp_path):
     name, other = asked(service, "person-1"), asked(service, "person-2")
-    assert service.cancel(name).state == service.cancel(name).state == "cancelled"
+    assert service.ledger.cancel(name).state == service.ledger.cancel(name).state == "cancelled"
     service.worker.commit()
     with pytest.raises(ConflictError, match="completed"):
-        service.cancel(other)
+        service.ledger.cancel(other)
     with pytest.raises(UnknownRequestError):
-        service.cancel(str(uuid.uuid4()))
+        service.ledger.cancel(str(uuid.uuid4()))
     assert all("person-1" in people(path) and "person-2" not in people(path) for path in models.values())
     assert b"person" not in bytes_below(tmp_path / "ledger")
     assert service.receipts(name) is None
@@ -189,7 +189,7 @@ def test_requests_that_cannot_be_are_refused(service):
     for url in ("https://evil.example/", "ftp://c.example/", "https://a:b@c.example/", "https://[", "c.example"):
         with pytest.raises(ConfigurationError, match="callback_hosts"):
             service.accept(str(uuid.uuid4()), "erasure", who, b"", [url])
-    assert service.entries() == []
+    assert service.ledger.entries() == []
 
 
 def test_a_full_disk_is_a_clear_state_and_nothing_is_half_accepted(service, models, monkeypatch, tmp_path):
@@ -205,16 +205,16 @@ def test_a_full_disk_is_a_clear_state_and_nothing_is_half_accepted(service, mode
     monkeypatch.setattr(Disk, "write", torn)
     with pytest.raises(StoreError, match="the disk is full"):
         asked(service, "person-2")
-    assert len(service.entries()) == 1
+    assert len(service.ledger.entries()) == 1
     commit = service._rounds[0]
     commit.once()
     assert not service.health().ready
     assert "the disk is full" in service.health().problem
-    assert service.entry(first).state == "in_progress"
+    assert service.ledger.entry(first).state == "in_progress"
     full[0] = False
     commit.once()
     assert service.health().ready
-    assert service.entry(first).state == "completed"
+    assert service.ledger.entry(first).state == "completed"
     assert all("person-1" not in people(path) and "person-2" in people(path) for path in models.values())
     assert b"person" not in bytes_below(tmp_path / "ledger")
 
@@ -222,7 +222,7 @@ def test_a_full_disk_is_a_clear_state_and_nothing_is_half_accepted(service, mode
 def test_on_a_full_disk_it_starts_predicts_and_goes_on_when_there_is_room(opened, models, monkeypatch, tmp_path):
     service = opened()
     names = [asked(service, f"person-{i}") for i in (1, 2)]
-    service.cancel(names[0])
+    service.ledger.cancel(names[0])
     with monkeypatch.context() as full:
         full.setattr(Disk, "write", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full")))
         service = opened()
@@ -232,7 +232,7 @@ def test_on_a_full_disk_it_starts_predicts_and_goes_on_when_there_is_room(opened
         assert "the disk is full" in service.health().problem
     service._rounds[0].once()
     assert service.health().ready
-    assert service.entry(names[1]).state == "completed"
+    assert service.ledger.entry(names[1]).state == "completed"
     assert b"person" not in bytes_below(tmp_path / "ledger")
 
 
@@ -248,31 +248,31 @@ def test_one_model_that_fails_holds_up_the_request_until_it_is_durable_in_all(se
     monkeypatch.setattr(ModelFile, "forget_together", failing)
     with pytest.raises(StoreError):
         service.worker.commit()
-    assert service.entry(name).state == "in_progress"
+    assert service.ledger.entry(name).state == "in_progress"
     with pytest.raises(ConflictError, match="in_progress"):
-        service.cancel(name)
+        service.ledger.cancel(name)
     assert service.worker.sign() == 0
     broken[0] = False
     service.worker.commit()
-    assert service.entry(name).state == "completed"
+    assert service.ledger.entry(name).state == "completed"
     assert all("person-3" not in people(path) for path in models.values())
 
 
 def test_a_model_that_does_not_verify_signs_nothing_and_holds_up_no_other(service, monkeypatch):
     name = asked(service)
     service.worker.commit()
-    verify = service.worker._verify
+    verify = ServedFile.verify
 
-    def failing(path, *asked):
-        if path.endswith("left.erasable"):
+    def failing(file, *asked):
+        if file.path.endswith("left.erasable"):
             raise VerificationError("not what learning its own rows gives.")
-        return verify(path, *asked)
+        return verify(file, *asked)
 
-    monkeypatch.setattr(service.worker, "_verify", failing)
+    monkeypatch.setattr(ServedFile, "verify", failing)
     sign = next(rounds for rounds in service._rounds if rounds.what == "sign")
     sign.once()
     assert "not what learning" in service.health().problem
-    assert service.entry(name).receipts == {"right"}
+    assert service.ledger.entry(name).receipts == {"right"}
     assert service.receipts(name) is None
     monkeypatch.undo()
     sign.once()
@@ -289,7 +289,7 @@ def test_no_receipt_is_signed_for_a_state_that_stores_the_person_again(service, 
     sign = next(rounds for rounds in service._rounds if rounds.what == "sign")
     sign.once()
     assert "stores rows again of whom 2 completed requests named" in service.health().problem
-    assert service.entry(name).receipts == service.entry(other).receipts == {"right"}
+    assert service.ledger.entry(name).receipts == service.ledger.entry(other).receipts == {"right"}
     third = asked(service, "person-3")
     service.worker.commit()
     with pytest.raises(VerificationError, match="1 completed requests"):
@@ -313,12 +313,12 @@ def test_a_model_restored_after_a_crash_is_not_signed_for_until_the_operator_vou
     sign = next(rounds for rounds in service._rounds if rounds.what == "sign")
     sign.once()
     assert "left is not the file that was last committed here" in service.health().problem
-    assert service.entry(name).receipts == {"right"}
+    assert service.ledger.entry(name).receipts == {"right"}
     later = asked(service, "person-4")
     service.worker.commit()  # of a file that is not ours: what was in doubt stays so
     with pytest.raises(VerificationError, match="for 1 requests that an earlier run completed"):
         service.worker.sign()
-    assert service.entry(later).receipts == {"left", "right"}
+    assert service.ledger.entry(later).receipts == {"left", "right"}
     service = opened()
     with pytest.raises(VerificationError, match="not the file"):
         service.worker.sign()
@@ -339,38 +339,42 @@ def test_a_model_restored_between_a_start_and_its_first_signatures_is_not_signed
     models["left"].write_bytes(backup)
     with pytest.raises(VerificationError, match="left is not the file that was last committed here"):
         service.worker.sign()
-    assert service.entry(name).receipts == {"right"}
+    assert service.ledger.entry(name).receipts == {"right"}
     models["left"].write_bytes(good)
     assert service.worker.sign() == 1  # the file that was verified is ours again
 
 
 @pytest.mark.parametrize("restored", [False, True])
-def test_commits_while_a_state_is_verified_hide_no_restored_file_and_hold_up_no_receipt(opened, models, restored):
+def test_commits_while_a_state_is_verified_hide_no_restored_file_and_hold_up_no_receipt(
+    opened, models, monkeypatch, restored
+):
     backup = models["left"].read_bytes()
     service = opened()
     name = asked(service, "person-3")
     service.worker.commit()
     service._rounds = []  # it stops without another try
     service = opened()
-    verify = service.worker._verify
+    verify = ServedFile.verify
 
-    def committing(path, named, listed):
+    def committing(file, named, listed):
         """Verifies what was committed from the older file, or what is replaced by a commit since."""
         if restored:
             models["left"].write_bytes(backup)
             asked(service, "person-4")
             service.worker.commit()
-        found = verify(path, named, listed)
+        found = verify(file, named, listed)
         asked(service, "person-5")
         service.worker.commit()
         return found
 
-    service.worker._verify = lambda path, *given: (committing if "left" in path else verify)(path, *given)
+    monkeypatch.setattr(
+        ServedFile, "verify", lambda file, *given: (committing if "left" in file.path else verify)(file, *given)
+    )
     if restored:
         with pytest.raises(VerificationError, match="for 1 requests that an earlier run completed"):
             service.worker.sign()
         assert "person-3" in people(models["left"])
-        assert service.entry(name).receipts == {"right"}
+        assert service.ledger.entry(name).receipts == {"right"}
     else:
         service.worker.sign()
         assert service.receipts(name).keys() == {"left", "right"}
@@ -407,8 +411,8 @@ def test_a_model_restored_before_a_commit_and_a_crash_is_not_signed_for_either(o
     service = opened()
     with pytest.raises(VerificationError, match="for 1 requests"):
         service.worker.sign()
-    assert service.entry(name).receipts == {"right"}
-    assert service.entry(other).receipts == {"left", "right"}
+    assert service.ledger.entry(name).receipts == {"right"}
+    assert service.ledger.entry(other).receipts == {"left", "right"}
 
 
 def test_what_a_crash_left_is_signed_for_whenever_it_came(opened, models, monkeypatch):
@@ -454,20 +458,20 @@ def test_marks_in_the_ledger_do_not_tell_whether_a_commit_changed_a_model(servic
     clock.pass_by(1)
     assert service.purge(clock.now, "desk") == 3
     kept = [record.content for record in read_journal(str(tmp_path / "ledger" / "past"), journal_key(OPERATOR, "past"))]
-    assert kept == [*marks[-2:], {"tombstone": service.tombstones()[0]}]
+    assert kept == [*marks[-2:], {"tombstone": service.ledger.tombstones()[0]}]
 
 
 def test_a_model_that_does_not_verify_keeps_no_other_from_learning(service, monkeypatch):
     asked(service)
     service.worker.commit()
-    verify = service.worker._verify
+    verify = ServedFile.verify
 
-    def failing(path, *asked):
-        if path.endswith("left.erasable"):
+    def failing(file, *asked):
+        if file.path.endswith("left.erasable"):
             raise VerificationError("not what learning its own rows gives.")
-        return verify(path, *asked)
+        return verify(file, *asked)
 
-    monkeypatch.setattr(service.worker, "_verify", failing)
+    monkeypatch.setattr(ServedFile, "verify", failing)
 
     class Block:
         X, y, ids, subjects, weights = np.ones((1, 3)), np.array([True]), ["new"], ["person-30"], None
@@ -533,11 +537,11 @@ def test_callbacks_are_tried_again_later_and_later_then_given_up(opened, clock):
     service = opened(settings=settings, send=send)
     url = "https://c.example/status"
     name = asked(service, callbacks=[url, url])
-    assert service.worker.tell() == 0
+    assert service.callbacks.tell() == 0
     assert sent == []
     service.worker.commit()
     for _ in range(40):
-        service.worker.tell()
+        service.callbacks.tell()
         clock.pass_by(1)
     begun = sent[0][2]
     assert {to for to, _, _ in sent} == {url}
@@ -545,15 +549,15 @@ def test_callbacks_are_tried_again_later_and_later_then_given_up(opened, clock):
         *(("in_progress", second) for second in (0, 1, 3, 7)),
         *(("completed", second) for second in (8, 9, 11, 15)),
     ]
-    assert service.entry(name).callbacks == ()
+    assert service.ledger.entry(name).callbacks == ()
     assert service.health().callbacks_owed == 0
     reachable[0] = True
     other = asked(service, "person-9", callbacks=[url])
-    service.cancel(other)
+    service.ledger.cancel(other)
     assert service.health().callbacks_owed == 1
-    assert service.worker.tell() == 1
+    assert service.callbacks.tell() == 1
     assert sent[-1][:2] == (url, "cancelled")
-    assert service.worker.tell() == 0
+    assert service.callbacks.tell() == 0
 
 
 def test_a_clock_that_is_set_back_stops_no_callback(opened, clock):
@@ -567,11 +571,11 @@ def test_a_clock_that_is_set_back_stops_no_callback(opened, clock):
     service = opened(send=send)
     asked(service, callbacks=["https://c.example/status"])
     service.worker.commit()
-    service.worker.tell()
+    service.callbacks.tell()
     clock.pass_by(-86_400)
-    service.worker.tell()
+    service.callbacks.tell()
     clock.pass_by(2)
-    assert service.worker.tell() == 1
+    assert service.callbacks.tell() == 1
     assert service.health().callbacks_owed == 0
 
 
@@ -582,12 +586,12 @@ def test_callbacks_go_on_after_a_restart_and_only_to_hosts_that_are_still_allowe
     service.worker.commit()
     service = opened(send=lambda url, entry: sent.append(url))
     assert service.health().callbacks_owed == 1
-    service.worker.tell()
+    service.callbacks.tell()
     assert sent == ["https://c.example/1"] * 2
     asked(service, "person-4", callbacks=["https://c.example/2"])
     service.worker.commit()
     service = opened(settings=Settings(identity_types=TYPES), send=lambda url, entry: sent.append(url))
-    service.worker.tell()
+    service.callbacks.tell()
     assert sent == ["https://c.example/1"] * 2
     assert service.health().callbacks_owed == 0
 
@@ -598,17 +602,17 @@ def test_every_change_of_state_is_told_once_and_in_order_however_short_it_was(op
     service = opened(send=lambda url, entry: told.append((entry.request_id, entry.state.value, entry.settled)))
     url = "https://c.example/status"
     first, second = asked(service, callbacks=[url]), asked(service, "person-4", callbacks=[url])
-    service.cancel(second)
-    service.worker.tell()
+    service.ledger.cancel(second)
+    service.callbacks.tell()
     service.worker.commit()
-    assert service.worker.tell() == 1
-    assert service.worker.tell() == 0
+    assert service.callbacks.tell() == 1
+    assert service.callbacks.tell() == 0
     assert told == [
         (second, "cancelled", clock.now),
         (first, "in_progress", None),
         (first, "completed", clock.now),
     ]
-    assert service.worker._tries == {}
+    assert service.callbacks._attempts == {}
 
 
 def test_who_waits_long_is_told_that_it_is_in_progress_and_a_silent_host_holds_up_no_other(opened, clock, monkeypatch):
@@ -628,17 +632,17 @@ def test_who_waits_long_is_told_that_it_is_in_progress_and_a_silent_host_holds_u
     with pytest.raises(StoreError):
         service.worker.commit()
     monkeypatch.undo()
-    service.worker.tell()
-    service.worker.tell()
+    service.callbacks.tell()
+    service.callbacks.tell()
     begun = [("https://silent.example/1", "in_progress"), ("https://c.example/1", "in_progress"),
              ("https://c.example/2", "in_progress"), ("https://silent.example/2", "in_progress")]  # fmt: skip
     assert tried == begun  # once each, and the second of the silent host a round later
     tried.clear()
     service.worker.commit()
-    assert service.worker.tell() == 2
+    assert service.callbacks.tell() == 2
     assert tried == [(f"https://c.example/{i}", "completed") for i in (1, 2)]
     clock.pass_by(1)
-    service.worker.tell()
+    service.callbacks.tell()
     assert tried[2:] == [("https://silent.example/1", "in_progress")]  # what was not heard is told again, in order
 
 
@@ -663,31 +667,31 @@ def test_callbacks_go_to_hosts_that_are_named_however_they_are_spelt(opened, url
     service = opened(
         settings=Settings(callback_hosts=frozenset({"c.example", "d.example:8443", "localhost:9", "[::1]:9", "::2"}))
     )
-    assert service.worker.is_allowed(url) is allowed
+    assert service.callbacks.is_allowed(url) is allowed
 
 
 @pytest.mark.parametrize("who", ["person-3", "nobody"])
 def test_a_request_is_cancelled_until_a_commit_begins_and_carried_out_from_then_on(service, models, monkeypatch, who):
     """Whichever it is, the answer says so, and the same for those who are stored and those who are not."""
-    told, forget = [], HeldFile.forget_together
+    told, forget = [], ServedFile.forget_together
     first, second = asked(service, who), asked(service, who)
-    assert service.cancel(first).state == "cancelled"
+    assert service.ledger.cancel(first).state == "cancelled"
 
     def cancelling(self, requests):
         with pytest.raises(ConflictError) as refused:
-            service.cancel(second)
+            service.ledger.cancel(second)
         told.append(str(refused.value))
         return forget(self, requests)
 
-    monkeypatch.setattr(HeldFile, "forget_together", cancelling)
+    monkeypatch.setattr(ServedFile, "forget_together", cancelling)
     service.worker.commit()
     assert len(told) == len(models)
     assert set(told) == {"the request is in_progress: only one that is pending can be cancelled."}
-    assert (service.entry(first).state, service.entry(second).state) == ("cancelled", "completed")
+    assert (service.ledger.entry(first).state, service.ledger.entry(second).state) == ("cancelled", "completed")
     with pytest.raises(ConflictError, match="is completed"):
-        service.cancel(second)
+        service.ledger.cancel(second)
     third = asked(service, "person-5")
-    service.cancel(third)
+    service.ledger.cancel(third)
     service.worker.commit()
     assert "person-5" in load(models["left"])._model.core.subjects()
 
@@ -701,10 +705,10 @@ def test_names_of_hosts_that_are_none_are_refused(name):
 def test_what_was_accepted_resumes_and_a_lost_receipt_is_issued_again(opened, models):
     service = opened()
     name, other = asked(service, "person-1"), asked(service, "person-2")
-    service.cancel(other)
+    service.ledger.cancel(other)
     service = opened()
     assert service.health().resumed == 1
-    assert service.entry(name).state == "in_progress"
+    assert service.ledger.entry(name).state == "in_progress"
     service.worker.commit()
     service = opened()
     assert service.health().receipts_owed == 2
@@ -720,7 +724,7 @@ def test_a_second_process_is_kept_out(service, models, tmp_path):
         second.start()
     assert not second.health().ready
     with pytest.raises(BusyError, match="not running"):
-        second.entries()
+        second.ledger.entries()
 
 
 def test_a_purge_erases_what_is_settled_and_owes_nothing_and_leaves_a_tombstone(service, opened, clock, tmp_path):
@@ -729,19 +733,19 @@ def test_a_purge_erases_what_is_settled_and_owes_nothing_and_leaves_a_tombstone(
     service.worker.sign()
     clock.pass_by(100)
     young, waiting = asked(service, "person-3"), asked(service, "person-4")
-    service.cancel(young)
+    service.ledger.cancel(young)
     receipts = service.receipts(owing)
     with pytest.raises(InputError, match="future"):
         service.purge(clock.now + timedelta(seconds=1), "desk")
-    before = service.entry(old).settled
+    before = service.ledger.entry(old).settled
     assert service.purge(clock.now, "desk") == 1
-    assert {entry.request_id for entry in service.entries()} == {owing, young, waiting}
+    assert {entry.request_id for entry in service.ledger.entries()} == {owing, young, waiting}
     assert old.encode() not in bytes_below(tmp_path / "ledger")
     assert service.receipts(owing) == receipts
     with pytest.raises(UnknownRequestError):
-        service.entry(old)
+        service.ledger.entry(old)
     assert service.purge(clock.now, "desk") == 0
-    (tombstone,) = service.tombstones()
+    (tombstone,) = service.ledger.tombstones()
     assert check_tombstone(tombstone, KEY.public) == {
         "purgedAt": clock.now.isoformat(),
         "purgedBefore": clock.now.isoformat(),
@@ -756,12 +760,12 @@ def test_a_purge_erases_what_is_settled_and_owes_nothing_and_leaves_a_tombstone(
     with pytest.raises(ReceiptError, match="another kind"):
         check_tombstone(receipts["left"], KEY.public)
     service.worker.commit()
-    assert service.entry(waiting).state == "completed"
+    assert service.ledger.entry(waiting).state == "completed"
     service.worker.sign()
     clock.pass_by(1)
     assert service.purge(clock.now, "(keep_for)") == 2  # whoever still has to be told stays
     service = opened()
-    told = [check_tombstone(text, KEY.public) for text in service.tombstones()]
+    told = [check_tombstone(text, KEY.public) for text in service.ledger.tombstones()]
     assert [(one["purgedBy"], one["requests"], one["receipts"]) for one in told] == [
         ("desk", 1, 2),
         ("(keep_for)", 2, 2),
@@ -776,11 +780,11 @@ def test_what_is_settled_is_kept_as_long_as_the_settings_say(opened, clock):
     service.worker.sign()
     clock.pass_by(29 * 86400)
     purge.once()
-    assert service.entry(name).state == "completed"
+    assert service.ledger.entry(name).state == "completed"
     clock.pass_by(2 * 86400)
     purge.once()
-    assert service.entries() == []
-    assert service.figures()["purge"][0] == 2
+    assert service.ledger.entries() == []
+    assert purge.calls == 2
 
 
 @pytest.mark.parametrize("restarted", [False, True])
@@ -810,7 +814,7 @@ def test_nothing_is_purged_after_the_clock_went_forward_until_the_operator_trust
         service = opened(settings=settings)
     for _ in range(2):
         purge(service)
-        assert service.entry(name).state == "completed"
+        assert service.ledger.entry(name).state == "completed"
         assert [doubt for doubt in service.health().doubts if "960 hours" in doubt and "trust_clock" in doubt]
         assert service.health().ready
         with pytest.raises(ConflictError, match="trust_clock"):
@@ -822,7 +826,7 @@ def test_nothing_is_purged_after_the_clock_went_forward_until_the_operator_trust
     service = opened(settings=replace(settings, trust_clock=True))
     purge(service)
     with pytest.raises(UnknownRequestError):
-        service.entry(name)
+        service.ledger.entry(name)
     clock.pass_by(3600)
     service = opened(settings=settings)
     assert not [doubt for doubt in service.health().doubts if "clock" in doubt]
@@ -860,7 +864,7 @@ def test_learning_reads_first_then_signs_what_is_owed_then_takes_the_lock(servic
     report = service.learn("left", blocks())
     assert order == ["read", "sign", "sign", "learn"]  # before it takes its turn, and what is owed since
     assert report.core_rows == 62
-    assert service.entry(name).receipts == {"left"}
+    assert service.ledger.entry(name).receipts == {"left"}
     service.worker.sign()
     said = check_receipt(service.receipts(name)["left"], KEY.public)
     assert said.state_after != service.digest("left")
@@ -875,7 +879,7 @@ def test_learning_waits_for_no_verification_in_its_turn_and_comes_before_the_nex
     learn, forget = ModelFile.learn, ModelFile.forget_together
     monkeypatch.setattr(ModelFile, "learn", lambda *a, **o: (order.append("learn"), learn(*a, **o))[1])
     monkeypatch.setattr(ModelFile, "forget_together", lambda *a, **o: (order.append("forget"), forget(*a, **o))[1])
-    monkeypatch.setattr(service.worker, "_verify", lambda *_: go.clear() or go.wait())
+    monkeypatch.setattr(ServedFile, "verify", lambda *_: go.clear() or go.wait())
     monkeypatch.setattr(service.worker, "_wait", lambda: (committing.set(), go.wait(60)))
 
     class Block:
@@ -898,13 +902,13 @@ def test_learning_waits_for_no_verification_in_its_turn_and_comes_before_the_nex
         thread.join(60)
         assert not thread.is_alive()
     assert order == ["forget", "forget", "learn", "forget", "forget"]
-    assert service.entry(first).receipts == {"left"}
+    assert service.ledger.entry(first).receipts == {"left"}
 
 
 @pytest.mark.parametrize("processes", [False, True])
 def test_nobody_verifies_in_the_turn_of_one_who_has_gone(opened, monkeypatch, processes):
     service = opened(processes=processes)
-    verify, late = service.worker._verify, []
+    verify, late = ServedFile.verify, []
 
     def committing(*given):
         found = verify(*given)
@@ -916,18 +920,18 @@ def test_nobody_verifies_in_the_turn_of_one_who_has_gone(opened, monkeypatch, pr
         if late:
             raise TimeoutError("gone")
 
-    monkeypatch.setattr(service.worker, "_verify", committing)
+    monkeypatch.setattr(ServedFile, "verify", committing)
     first = asked(service)
     service.worker.commit()
     with pytest.raises(TimeoutError, match="gone"):
         service.learn("left", [], stop=stop)
-    assert (service.entry(first).receipts, service.entry(late[0]).receipts) == ({"left"}, frozenset())
+    assert (service.ledger.entry(first).receipts, service.ledger.entry(late[0]).receipts) == ({"left"}, frozenset())
     monkeypatch.undo()
     assert service.worker.sign() == 3  # the turns are free
 
 
 def test_whoever_waits_for_a_verification_before_learning_keeps_nobody_from_committing(service, monkeypatch):
-    begun, busy, verify = threading.Event(), threading.Event(), service.worker._verify
+    begun, busy, verify = threading.Event(), threading.Event(), ServedFile.verify
 
     class Block:
         X, y, ids, subjects, weights = np.ones((1, 3)), np.array([True]), ["new"], ["person-30"], None
@@ -937,7 +941,7 @@ def test_whoever_waits_for_a_verification_before_learning_keeps_nobody_from_comm
         assert busy.wait(60)
         return verify(*given)
 
-    monkeypatch.setattr(service.worker, "_verify", late)
+    monkeypatch.setattr(ServedFile, "verify", late)
     asked(service)
     service.worker.commit()
     learning = threading.Thread(target=service.learn, args=("left", [Block]))
@@ -948,7 +952,7 @@ def test_whoever_waits_for_a_verification_before_learning_keeps_nobody_from_comm
     busy.set()
     learning.join(60)
     assert len(service.snapshot("left").model.core) == 55
-    assert [e.receipts for e in service.entries()] == [{"left"}, {"left"}]
+    assert [e.receipts for e in service.ledger.entries()] == [{"left"}, {"left"}]
 
 
 def test_verification_runs_in_the_background_and_says_how_far_it_is(service):
@@ -986,7 +990,7 @@ def test_threads_do_the_rounds_and_a_stop_drains(models, tmp_path):
         last = asked(service, "person-4")
         service.stop(PATIENCE)
     with pytest.raises(BusyError, match="not running"):
-        service.entry(last)
+        service.ledger.entry(last)
     service.start(threads=False)
     assert service.receipts(last).keys() == models.keys()
     service.stop()

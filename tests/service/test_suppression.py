@@ -18,7 +18,7 @@ from erasable.cli.app import run
 from erasable.errors import ConfigurationError, InputError, StoreError, VerificationError
 from erasable.models.files import read_model
 from erasable.operations.inspect import inspect
-from erasable.service.identities import FORMATS, Identity, in_format, keys_in
+from erasable.service.requests import FORMATS, Identity, in_format, keys_in
 from erasable.service.settings import Settings
 from erasable.service.suppression import SuppressionList, read_key, read_list, replay
 from tests.service.conftest import asked, saved
@@ -178,7 +178,7 @@ def test_the_service_fills_the_list_and_learns_by_it(opened, tmp_path):
     asked(service, "person-3")
     asked(service, hashlib.sha256(b"a stranger").hexdigest(), format="sha256")
     cancelled = asked(service, "person-4")
-    service.cancel(cancelled)
+    service.ledger.cancel(cancelled)
     service.worker.commit()
     assert len(listed) == 2
     X = np.random.default_rng(2).standard_normal((3, 3))
@@ -231,7 +231,7 @@ def test_a_list_that_came_later_proves_nothing_of_those_erased_before(opened, tm
     assert "left is not the file that the service left" in service.health().problem
     with pytest.raises(VerificationError, match="not the file that was last committed"):
         service.worker.sign()
-    assert service.entry(name).receipts == {"right"}
+    assert service.ledger.entry(name).receipts == {"right"}
     people = {row["subject"] for row in inspect(model, rows=True).rows}
     assert ("person-3" in people, "person-4" in people) == (True, later != "one that has somebody else")
     ModelFile(model).forget(subjects=["person-3"])

@@ -11,7 +11,7 @@ import pytest
 
 import erasable
 from erasable import ModelFile
-from erasable.service.entries import State
+from erasable.service.requests import State
 from erasable.service.rounds import Rounds
 from tests.service.conftest import asked
 
@@ -22,7 +22,7 @@ def test_answers_and_traces_have_one_shape(service, models, clock, tmp_path):
     service.worker.commit()  # the first one also marks the files that it finds
     for who in ("person-3", "nobody-3", "person-3"):  # stored, unknown, gone already
         name = asked(service, who)
-        pending = service.entry(name)
+        pending = service.ledger.entry(name)
         before = {model: os.stat(path).st_mtime_ns for model, path in models.items()}
         length = (tmp_path / "ledger" / "past").stat().st_size
         assert service.worker.commit() == 1
@@ -30,7 +30,7 @@ def test_answers_and_traces_have_one_shape(service, models, clock, tmp_path):
         grown = (tmp_path / "ledger" / "past").stat().st_size - length
         service.worker.sign()
         blank = {"request_id": "", "seal": "", "received": clock.now, "expected": clock.now}
-        done = service.entry(name)
+        done = service.ledger.entry(name)
         shapes.append(
             (replace(pending, **blank), replace(done, **blank, settled=None), done.settled == clock.now, grown)
         )
@@ -75,7 +75,7 @@ def times(service, clock, monkeypatch):
             name = asked(service, who)
             until_next()
             service.worker.commit()
-            spent.append(service.entry(name).settled - service.entry(name).received)
+            spent.append(service.ledger.entry(name).settled - service.ledger.entry(name).received)
         return spent
 
     return SimpleNamespace(taken=taken, until_next=until_next)
@@ -97,13 +97,13 @@ def test_it_is_durable_before_the_wait_and_told_after_it(service, models):
 
     def wait():
         stored = [len(erasable.load(path).rows_of(subjects=["person-3"]).rows) for path in models.values()]
-        seen.append((service.entry(name).state, stored))
+        seen.append((service.ledger.entry(name).state, stored))
 
     service.worker._wait = wait
     name = asked(service, "person-3")
     service.worker.commit()
     assert seen == [(State.IN_PROGRESS, [0, 0])]
-    assert service.entry(name).state is State.COMPLETED
+    assert service.ledger.entry(name).state is State.COMPLETED
 
 
 @pytest.mark.parametrize("lasts", [0.0, 0.01, 0.3, 0.97, 1.5])

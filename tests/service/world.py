@@ -16,14 +16,13 @@ from erasable.audit.keys import new_key
 from erasable.audit.receipts import check_receipt
 from erasable.errors import ConflictError, UnknownRequestError
 from erasable.models.reports import VerifyReport
-from erasable.service.entries import State
-from erasable.service.identities import Erasure, Identity
 from erasable.service.ledger import Ledger
 from erasable.service.lineage import Erased
-from erasable.service.questions import Verified
+from erasable.service.model_files import Verified
+from erasable.service.requests import Erasure, Identity, State
 from erasable.service.settings import Settings
-from erasable.service.suppression import Listed, SuppressionList
-from erasable.service.worker import Worker
+from erasable.service.suppression import ListedPeople, SuppressionList
+from erasable.service.worker import Callbacks, Worker
 from erasable.store import journal_key, locked, read, read_journal
 from tests.store.simulated import File, SimulatedDisk
 
@@ -56,34 +55,30 @@ class Line:
         with locked(self.path, disk=self._disk) as writer:
             writer.replace(["\n".join(people).encode()])
 
-    def forget_together(self, requests: list[Erasure | Listed]) -> None:
+    def forget_together(self, requests: list[Erasure | ListedPeople]) -> None:
         before = self.people()
         gone = {who.value for request in requests if isinstance(request, Erasure) for who in request.identities}
         for request in requests:
-            if isinstance(request, Listed):
+            if isinstance(request, ListedPeople):
                 gone |= {name for name in before if request.listed.holds("subject", name)}
         after = [name for name in before if name not in gone]
-        self.announce(self.path.strip("/"), checksum(before), checksum(after))
+        self.announce(self.path.strip("/"), checksum_of(before), checksum_of(after))
         self.write(after)
 
-    def verified(self, groups, listed) -> Verified:
+    def verify(self, groups, listed) -> Verified:
         people = self.people()
         digest = hashlib.sha256(" ".join(people).encode()).hexdigest()
         VERIFIED[digest] = people
         stores = tuple(any(who.value in people for who in named) for named in groups)
         held = listed is not None and any(listed.holds("subject", name) for name in people)
-        return Verified(VerifyReport(len(people), 0, 0, digest), "exact", stores, held, checksum(people))
+        return Verified(VerifyReport(len(people), 0, 0, digest), "exact", stores, held, checksum_of(people))
+
+    def checksum(self) -> str:
+        return checksum_of(self.people())
 
 
-def checksum(people: list[str]) -> str:
+def checksum_of(people: list[str]) -> str:
     return " ".join(people)
-
-
-class Nothing:
-    """Snapshots of nothing."""
-
-    def refresh(self) -> None:
-        pass
 
 
 @dataclass(frozen=True)
@@ -120,19 +115,17 @@ class World:
         erased = Erased.ALL_LISTED if listed else Erased.NOT_ALL_LISTED
         for name, file in self.files.items():
             file.announce = partial(self.ledger.files.announce, erased=erased)
-            self.ledger.files.found(name, checksum(file.people()))
+            self.ledger.files.found(name, file.checksum())
         self.worker = Worker(
             self.ledger,
             self.files,
             KEY,
             settings,
             lambda: NOW,
-            Nothing(),
+            lambda: None,
             self.listed,
-            send=self.send,
-            verify=lambda path, *asked: self.files[path.strip("/")].verified(*asked),
-            checksum=lambda path: checksum(self.files[path.strip("/")].people()),
         )
+        self.callbacks = Callbacks(self.ledger, settings, lambda: NOW, self.send)
 
     def send(self, url: str, entry) -> None:
         assert url == URL
@@ -189,12 +182,12 @@ class World:
         self.look()
 
     def tell(self) -> None:
-        self.worker.tell()
+        self.callbacks.tell()
         self.look()
 
     def fail_to_tell(self) -> None:
         self.reachable = False
-        self.worker.tell()
+        self.callbacks.tell()
         self.reachable = True
         self.look()
 
@@ -202,7 +195,7 @@ class World:
         """What this process knows beside the disk."""
         ledger = self.ledger
         states = tuple((name, entry.state.value) for name, entry in sorted(ledger._entries.items()))
-        tries = tuple(sorted((*key, t.count, t.over) for key, t in self.worker._tries.items()))
+        tries = tuple(sorted((*key, t.count, t.over) for key, t in self.callbacks._attempts.items()))
         held = ledger._epochs
         epochs = tuple((number in held._stale, *sorted(names)) for number, names in sorted(held._names.items()))
         return states, tries, epochs, held._journal is not None
@@ -230,7 +223,7 @@ def finished(disk: SimulatedDisk, said: Said, *, listed: bool = False) -> None:
         assert world.ledger.entry(IDS[letter]).state is State.CANCELLED
     for letter in said.accepted - said.cancelled - said.completed:
         assert world.ledger.entry(IDS[letter]).state in {State.IN_PROGRESS, State.COMPLETED, State.CANCELLED}
-    for rounds in (world.worker.commit, world.worker.sign, world.worker.tell, world.worker.compare):
+    for rounds in (world.worker.commit, world.worker.sign, world.callbacks.tell, world.worker.compare):
         rounds()
     check_laws(world, said)
 
@@ -264,7 +257,7 @@ def check_laws(world: World, before: Said) -> None:
             assert not any(stored)  # none comes back
             assert signed == Counter(MODELS)  # exactly one receipt for each model
             for model in MODELS:
-                receipt = check_receipt(ledger.receipt(entry, model), KEY.public)
+                receipt = check_receipt(ledger.receipts(entry)[model], KEY.public)
                 assert receipt.request_id == name
                 assert receipt.state_before is None
                 assert PEOPLE[letter] not in VERIFIED[receipt.state_after]  # signed for a state without the person

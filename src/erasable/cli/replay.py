@@ -1,4 +1,4 @@
-"""``erasable replay``: a model from a backup forgets those who were erased since."""
+"""``erasable replay``: make a model from a backup forget the people who were erased since."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def replay(
     timeout: Timeout = 60,
     as_json: Json = False,
 ) -> None:
-    """Forget every stored row of those who are on a suppression list: after a restore, before anything else.
+    """Forget every stored row of the people on a suppression list: after a restore, before anything else.
 
-    A backup holds rows that were erased after it was made. The list, where the service keeps one, says whose they are.
-    Run again, the command changes nothing.
+    A backup holds rows that were erased after it was made. The list, if the service keeps one, says whose they are.
+    Running the command again changes nothing.
 
     For example:
 
@@ -32,12 +32,10 @@ def replay(
     listed = read_list(list, key)
     report = replay_list(model, listed, timeout=timeout)
     note_doubt(model)
+    removed, left = report.core_rows_removed, report.core_rows
     if as_json:
-        counts = {"core_rows_removed": report.core_rows_removed, "core_rows": report.core_rows}
-        print_json({"model": str(model), "listed": len(listed), **counts, "digest": report.digest})
+        counts = {"listed": len(listed), "core_rows_removed": removed, "core_rows": left}
+        print_json({"model": str(model), **counts, "digest": report.digest})
         return
-    say(
-        f"{len(listed):,} on the list; {counted(report.core_rows_removed, 'core row')} forgotten, "
-        f"{report.core_rows:,} left in {model}."
-    )
+    say(f"{len(listed):,} on the list; {counted(removed, 'core row')} forgotten, {left:,} left in {model}.")
     say(f"state digest {report.digest}")

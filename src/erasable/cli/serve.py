@@ -20,7 +20,7 @@ def serve(
         Path | None, typer.Option("--config", help="A TOML file with any of the settings; see docs/service.md.")
     ] = None,
     folder: Annotated[
-        Path | None, typer.Option(help="Where requests, tokens and keys are kept. [default: erasable-service]")
+        Path | None, typer.Option(help="Folder for requests, tokens and keys. [default: erasable-service]")
     ] = None,
     host: Annotated[str | None, typer.Option(help="Address to listen at. [default: 127.0.0.1]")] = None,
     port: Annotated[int | None, typer.Option(help="Port to listen at. [default: 8080]")] = None,
@@ -29,9 +29,9 @@ def serve(
 ) -> None:
     """Serve models: predictions out, erasure requests in, every deletion durable and with a receipt.
 
-    Speaks OpenDSR 2.0, the Open Inference Protocol and MLflow's /invocations, and shows a console at /. Nothing is
-    answered without a token but health, discovery and the certificate: `erasable token make` makes one. Stops on
-    SIGTERM, once what was accepted is done.
+    Speaks OpenDSR 2.0, the Open Inference Protocol and MLflow's /invocations, and shows a console at /. Only health,
+    discovery and the certificate are answered without a token: `erasable token make` makes one. On SIGTERM it finishes
+    the accepted requests and stops.
 
     For example:
 
@@ -39,34 +39,32 @@ def serve(
 
     - `erasable serve credit.erasable`
     """
-    gc.disable()  # it would look through what is being imported again and again, for nothing
-    from erasable.service.health import Health
+    gc.disable()  # collections during the imports would find nothing and take long
     from erasable.service.http.configuration import read_configuration
     from erasable.service.http.server import TOKENS
     from erasable.service.http.server import serve as run
+    from erasable.service.service import Health
 
     gc.freeze()
     gc.enable()
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format="%(asctime)s %(message)s")
-    logging.getLogger("httpx").setLevel(logging.WARNING)  # its lines would hold where callbacks go
-    asked = read_configuration(configuration, models=models or None, folder=folder, host=host, port=port)
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # its lines would name the hosts of callbacks
+    found = read_configuration(configuration, models=models or None, folder=folder, host=host, port=port)
 
     def started(health: Health) -> None:
-        for doubt in health.doubts:
-            say(f"note: {doubt}", aside=True)
-        if asked.opendsr_certificate is None or asked.opendsr_key is None:
-            say("note: without opendsr_certificate and opendsr_key, OpenDSR is not served; the console is.", aside=True)
-        if not (tokens := asked.folder / TOKENS).exists():
+        notes = [f"note: {doubt}" for doubt in health.doubts]
+        if found.opendsr_certificate is None:
+            notes.append("note: without opendsr_certificate and opendsr_key, OpenDSR is not served; the console is.")
+        if not (tokens := found.folder / TOKENS).exists():
             maker = "erasable token make officer --scope erase --scope audit --file"
-            say(f"note: nobody has a token yet: {maker} {tokens}", aside=True)
-        if health.resumed:
-            say(f"{health.resumed} requests of an earlier run go on.", aside=True)
-        if health.problem:
-            say(f"not ready: {health.problem}", aside=True)
+            notes.append(f"note: no token exists yet: {maker} {tokens}")
+        notes += [f"{health.resumed} requests of an earlier run go on."] if health.resumed else []
+        notes += [f"not ready: {health.problem}"] if health.problem else []
+        names = sorted(found.model_files())
+        for note in notes if as_json else [*notes, f"serving {', '.join(names)} at {found.url}"]:
+            say(note, aside=True)
         if as_json:
-            print_json({"url": asked.url, "models": sorted(asked.model_files()), **asdict(health)})
+            print_json({"url": found.url, "models": names, **asdict(health)})
             sys.stdout.flush()
-        else:
-            say(f"serving {', '.join(sorted(asked.model_files()))} at {asked.url}", aside=True)
 
-    run(asked, started=started)
+    run(found, started=started)

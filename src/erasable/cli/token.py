@@ -1,4 +1,4 @@
-"""``erasable token``: the bearer tokens that the service takes."""
+"""``erasable token``: the bearer tokens of the service."""
 
 from __future__ import annotations
 
@@ -13,19 +13,21 @@ from erasable.errors import ConfigurationError
 
 app = typer.Typer(name="token", help="Bearer tokens of the service.", no_args_is_help=True)
 
+Name = Annotated[str, typer.Argument(help="The name of the token; requests belong to it.")]
 File = Annotated[
     Path, typer.Option("--file", help="The file of tokens, which holds their hashes.", envvar="ERASABLE_TOKENS")
+]
+Scope = Annotated[
+    list[str],
+    typer.Option(help="predict, learn, erase, audit or purge. Repeat the option for several.", metavar="SCOPE"),
 ]
 
 
 @app.command()
 def make(
-    name: Annotated[str, typer.Argument(help="What you call it.")],
-    scope: Annotated[
-        list[str],
-        typer.Option(help="predict, learn, erase, audit or purge. Repeat the option for several.", metavar="SCOPE"),
-    ],
-    days: Annotated[float | None, typer.Option(help="How long it is good for. [default: until it is revoked]")] = None,
+    name: Name,
+    scope: Scope,
+    days: Annotated[float | None, typer.Option(help="Days until it expires. [default: it does not]")] = None,
     file: File = Path("tokens.json"),
     as_json: Json = False,
 ) -> None:
@@ -54,7 +56,7 @@ def make(
 
 @app.command("list")
 def listed(file: File = Path("tokens.json"), as_json: Json = False) -> None:
-    """List tokens: their names, what they may do, when they were made and until when they are good.
+    """List tokens: their names, scopes, and when they were made and expire.
 
     For example:
 
@@ -62,28 +64,18 @@ def listed(file: File = Path("tokens.json"), as_json: Json = False) -> None:
     """
     from erasable.service.tokens import list_tokens
 
-    tokens = [
-        {
-            "name": token.name,
-            "scopes": [*token.scopes],
-            "made": token.made.isoformat(),
-            "expires": None if token.expires is None else token.expires.isoformat(),
-        }
-        for token in list_tokens(file)
-    ]
+    found = list_tokens(file)
+    times = [(one.made.isoformat(), None if one.expires is None else one.expires.isoformat()) for one in found]
     if as_json:
-        print_json(tokens)
+        tokens = zip(found, times, strict=True)
+        print_json([{"name": t.name, "scopes": [*t.scopes], "made": made, "expires": end} for t, (made, end) in tokens])
         return
-    for token in tokens:
-        say_cells([token["name"], ",".join(token["scopes"] or ()), token["made"], token["expires"] or "-"])
+    for token, (made, expires) in zip(found, times, strict=True):
+        say_cells([token.name, ",".join(token.scopes), made, expires or "-"])
 
 
 @app.command()
-def revoke(
-    name: Annotated[str, typer.Argument(help="What you call it.")],
-    file: File = Path("tokens.json"),
-    as_json: Json = False,
-) -> None:
+def revoke(name: Name, file: File = Path("tokens.json"), as_json: Json = False) -> None:
     """Revoke a token: a running service refuses it at once.
 
     For example:
@@ -95,5 +87,5 @@ def revoke(
     revoke_token(file, name)
     if as_json:
         print_json({"revoked": name})
-        return
-    say(f"{name} is revoked.")
+    else:
+        say(f"{name} is revoked.")

@@ -1,5 +1,5 @@
-"""The erasure service without its HTTP: requests that last, one writer, receipts, callbacks, warm predictions.
+"""The erasure service without its HTTP: durable requests, one writer, receipts, callbacks, warm predictions.
 
-What speaks HTTP holds one :class:`~erasable.service.service.ErasureService` and calls nothing else of this room but
-:mod:`~erasable.service.tokens`.
+One erasure, file by file: ``service.py`` accepts it, ``ledger.py`` makes it durable, ``worker.py`` carries it out in
+every model (``model_files.py``) and signs for it, and ``ledger.py`` has the receipts.
 """

@@ -1,61 +1,60 @@
-"""Requests that last: accepted once they are durable, and without anybody's identity once they are settled.
+"""Durable requests: accepted once they are on disk, and without identities once they are settled.
 
-A folder holds ``past``, a journal of what became of requests, with nobody's identity in it, and ``open-N``, a journal
-of what was accepted between two commits, with identities; that is erased when all of it is settled. A journal that is
-damaged is refused, and so is one that lacks entries: see :mod:`erasable.service.past`. The order of the
-steps is the point: the outcome is in ``past``, durably, before the identities go, and they are gone before anybody is
-told. A request that is found in ``open-N`` and not in ``past`` may have been begun: it is carried out again, which
+A folder holds ``past``, a journal of outcomes that names nobody, and ``open-N``, journals of accepted requests with
+their identities, erased once all of them are settled: see :mod:`erasable.service.journals`. The order of the steps is
+the point. The outcome is durable in ``past`` before the identities are erased, and they are erased before anybody is
+told. A request that is found in ``open-N`` and not in ``past`` may have been begun. It is carried out again, which
 changes nothing that was done, and can no longer be cancelled.
 """
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import os
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
-from datetime import datetime
-from typing import Any
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any, get_args
 
-from erasable.audit.keys import PrivateKey
-from erasable.errors import ConflictError, InputError, StoreError, UnknownRequestError
-from erasable.service.arrivals import Arrival, arrived, judged
-from erasable.service.entries import Entry, Kind, State, as_record, check_id, from_record, key_of, read_past
-from erasable.service.epochs import Epochs
-from erasable.service.folder import taken
-from erasable.service.identities import Identity
-from erasable.service.known_files import KnownFiles
-from erasable.service.past import Past
-from erasable.service.purges import make_tombstone
+from erasable.audit.keys import PrivateKey, read_private_key
+from erasable.core.names import Shape
+from erasable.errors import (
+    ConfigurationError,
+    ConflictError,
+    ErasableError,
+    InputError,
+    QueueFullError,
+    StoreError,
+    UnknownRequestError,
+)
+from erasable.service.journals import Epochs, Past, lock_folder
+from erasable.service.lineage import Lineage
+from erasable.service.purges import WatchedClock, elapsed, make_tombstone
+from erasable.service.requests import Entry, Identity, Kind, State, as_record, check_id, from_record, key_of, read_past
 from erasable.service.settings import Settings
-from erasable.service.suppression import SuppressionList
+from erasable.service.suppression import SuppressionList, read_key
 from erasable.store import REAL_DISK, Disk, Record
 
-Open = tuple[Entry, tuple[Identity, ...]]
+
+@dataclass
+class _Arrival:
+    """A request that is being accepted, and its outcome."""
+
+    entry: Entry
+    identities: tuple[Identity, ...]
+    outcome: Entry | ErasableError | None = None
 
 
 class Ledger:
-    """All requests of a folder; one process at a time, any number of its threads.
+    """All requests of a folder; for one process at a time, and any number of its threads.
 
-    Parameters
-    ----------
-    folder : str or path
-        Made where it is not there.
-    operator_key : bytes
-        What bodies are sealed with.
-    clock : callable
-        Gives the time, in UTC.
-    disk : Disk
-        The system calls to use.
-
-    Raises
-    ------
-    BusyError
-        When another process has it open.
-    StoreError
-        When it cannot be read or written, is damaged, or lacks entries that it has had.
-    InputError
-        When it was written with another key.
+    The folder is created if needed. ``files`` has what is known of model files and the suppression list. Raises
+    ``BusyError`` if another process has the ledger, ``StoreError`` if it is damaged or lacks entries that it has had,
+    ``InputError`` if it was written with another key.
     """
 
     def __init__(
@@ -69,33 +68,34 @@ class Ledger:
     ) -> None:
         self._key, self._settings, self._clock, self._disk = operator_key, settings, clock, disk
         home = os.path.abspath(folder)
-        self._lock = taken(home, disk)
-        # Where both are taken, in this order. What is accepted waits for the second alone.
-        self._past_turn, self._turn, self._door = threading.RLock(), threading.RLock(), threading.Lock()
-        self._arriving: list[Arrival] = []
-        self._entries: dict[str, Entry] = {}  # by their keys, as everything below
-        self._of_id: dict[str, set[str]] = {}  # keys of the requests that have an id: one, unless controllers share it
-        self._open: dict[str, tuple[Identity, ...]] = {}  # of all that is not settled
+        self._folder_lock = lock_folder(home, disk)
+        # Whoever needs both takes them in this order. Accepting needs the second alone, so it waits for no commit.
+        self._past_lock, self._lock = threading.RLock(), threading.RLock()
+        self._arriving_lock = threading.Lock()
+        self._arriving: list[_Arrival] = []
+        self._entries: dict[str, Entry] = {}  # by key, as everything below
+        self._of_id: dict[str, set[str]] = {}  # keys by request id: several if controllers share it
+        self._open: dict[str, tuple[Identity, ...]] = {}  # of all requests that are not settled
         self._places: dict[tuple[str, str], Record] = {}  # of receipts in ``past``
         self._owing: set[str] = set()  # receipts or callbacks
         self._epochs = Epochs(home, operator_key, disk)
         past: Past | None = None
         try:
             past = self._past = Past(home, operator_key, settings.anchor, disk)
-            self.files = KnownFiles(past, operator_key, self._past_turn, settings.vouch, self.owing, self._replace)
+            self.files = Lineage(past, operator_key, self._past_lock, settings.vouch, self.owing, self._replace)
             entries, self._places = self._read_past()
             for entry in entries.values():
-                self._known(entry)
+                self._put_entry(entry)
             self._read_open()
             self._upgrade()
         except BaseException:
             self._epochs.close()
             if past is not None:
                 past.close()
-            disk.close(self._lock)
+            disk.close(self._folder_lock)
             raise
 
-    # -- for everybody -------------------------------------------------------------------------------------------
+    # -- for clients ---------------------------------------------------------------------------------------------
 
     def accept(
         self,
@@ -106,61 +106,85 @@ class Ledger:
         callbacks: Sequence[str] = (),
         controller: str = "",
     ) -> Entry:
-        """The entry of a request, durable on return; that which is there already where the same body comes again.
+        """The entry of a request, durable on return; the existing entry if the same body was accepted before.
 
-        Raises
-        ------
-        InputError
-            When the id is no UUID, the kind is not known, or nobody is named.
-        ConflictError
-            When the id was accepted with another body.
-        QueueFullError
-            When too many wait.
-        StoreError
-            When it could not be made durable (a full disk): it is not accepted.
+        Raises ``InputError`` if the id is no UUID or no identity is given, ``ConflictError`` if the id was accepted
+        with another body, ``QueueFullError`` if too many wait, and ``StoreError`` if it could not be made durable: then
+        it is not accepted.
         """
-        given = request_id, kind, identities, body, callbacks, controller
-        arrival = arrived(self._key, self._clock(), self._settings, *given)
-        with self._door:
+        name = check_id(request_id)
+        if kind not in get_args(Kind) or not identities:
+            raise InputError("a request must be for erasure or access, and name at least one identity.")
+        now = self._clock()
+        entry = Entry(
+            name,
+            kind,
+            State.PENDING,
+            now,
+            now + self._settings.promise,
+            callbacks=tuple(dict.fromkeys(callbacks)),
+            seal=hmac.new(self._key, name.encode() + b"\n" + body, hashlib.sha256).hexdigest(),
+            controller=controller,
+            asked=Shape.of((who.format, who.value) for who in identities),
+            spelling={who.role: who.steps for who in identities if who.steps},
+        )
+        arrival = _Arrival(entry, tuple(identities))
+        with self._arriving_lock:
             self._arriving.append(arrival)
-        with self._turn:
-            if arrival.outcome is None:  # otherwise somebody who came meanwhile has seen to it
-                with self._door:
+        with self._lock:
+            if arrival.outcome is None:  # otherwise another thread has accepted it with its own
+                with self._arriving_lock:
                     together, self._arriving = self._arriving, []
-                self._let_in(together)
+                self._accept_together(together)
         if not isinstance(arrival.outcome, Entry):
             raise arrival.outcome or StoreError("whether the request was accepted is not known: send it again.")
         return arrival.outcome
 
-    def cancel(self, request_id: str, controller: str = "", *, others: bool = True) -> Entry:
-        """The entry, cancelled for good; only while it is pending. Its identities are erased with the next commit.
+    def _accept_together(self, together: list[_Arrival]) -> None:
+        """Make all new requests durable with one fsync, and set the outcome of each."""
+        fresh: dict[str, _Arrival] = {}
+        for arrival in together:
+            name = arrival.entry.key
+            known = fresh[name].entry if name in fresh else self._entries.get(name)
+            if known is None and len(self._open) + len(fresh) >= self._settings.queue:
+                full = QueueFullError(f"{len(self._open):,} requests wait, and no more are accepted: try again later.")
+                full.retry_after = self._settings.tick
+                arrival.outcome = full
+            elif known is None:
+                fresh[name] = arrival
+            elif not hmac.compare_digest(known.seal, arrival.entry.seal):
+                arrival.outcome = ConflictError("a request of this id was accepted with another body: draw a new id.")
+            elif name not in fresh:
+                arrival.outcome = known
+        failure = None
+        try:
+            if fresh:
+                self._put_open([(arrival.entry, arrival.identities) for arrival in fresh.values()])
+        except StoreError as error:
+            failure = error
+        for arrival in together:
+            arrival.outcome = arrival.outcome or failure or fresh[arrival.entry.key].entry
 
-        Raises
-        ------
-        UnknownRequestError
-        ConflictError
-            When it is in progress or completed; a cancelled one stays so. Or as in ``entry``.
+    def cancel(self, request_id: str, controller: str = "", others: bool = True) -> Entry:
+        """The entry, cancelled; only while it is pending. The next commit erases its identities.
+
+        Raises ``UnknownRequestError`` as ``entry`` does, and ``ConflictError`` if it is in progress or completed.
         """
-        with self._past_turn, self._turn:
-            entry = self.entry(request_id, controller, others=others)
+        with self._past_lock, self._lock:
+            entry = self.entry(request_id, controller, others)
             if entry.state is State.CANCELLED:
                 return entry
             if entry.state is not State.PENDING:
                 raise ConflictError(f"the request is {entry.state.value}: only one that is pending can be cancelled.")
             entry = replace(entry, state=State.CANCELLED, settled=self._clock())
             self._past.append([as_record(entry)])
-            self._settled(entry)
+            self._settle(entry)
             return entry
 
-    def entry(self, request_id: str, controller: str = "", *, others: bool = True) -> Entry:
-        """The entry of a controller's request; where it has none of this id, and may see ``others``, of whosever is.
+    def entry(self, request_id: str, controller: str = "", others: bool = True) -> Entry:
+        """The entry of a controller's request; if it has none of this id and may see ``others``, the one of another.
 
-        Raises
-        ------
-        UnknownRequestError
-            When there is none, or only those of others, which do not show.
-        ConflictError
-            When several others have one.
+        Raises ``UnknownRequestError`` if none is visible, ``ConflictError`` if several others have one.
         """
         name = check_id(request_id)
         own = self._entries.get(key_of(name, controller))
@@ -169,39 +193,41 @@ class Ledger:
         keys = tuple(self._of_id.get(name, ())) if others else ()
         found = [entry for key in keys if (entry := self._entries.get(key)) is not None]
         if not found:
-            raise UnknownRequestError("no request of this id is known here: it was not accepted, or it was purged.")
+            raise UnknownRequestError("no request of this id is known: it was not accepted, or it was purged.")
         if len(found) > 1:
-            raise ConflictError("several controllers have filed a request of this id: say whose with ?controller=.")
+            raise ConflictError("several controllers have filed a request of this id: name one with ?controller=.")
         return found[0]
 
     def entries(self, controller: str | None = None) -> list[Entry]:
         """All entries, or those of one controller, the oldest first."""
         entries = self._entries.copy().values()
-        seen = [entry for entry in entries if controller is None or entry.controller == controller]
-        return sorted(seen, key=lambda entry: entry.received)
+        visible = [entry for entry in entries if controller is None or entry.controller == controller]
+        return sorted(visible, key=lambda entry: entry.received)
+
+    def receipts(self, entry: Entry) -> dict[str, str] | None:
+        """The receipts of a completed erasure by model; None while one is owed."""
+        if entry.state is not State.COMPLETED or entry.owes_receipts:
+            return None
+        texts = {model: self.receipt(entry, model) for model in entry.models}
+        return {model: text for model, text in texts.items() if text is not None}
 
     def receipt(self, entry: Entry, model: str) -> str | None:
-        """The text of a receipt; None while it is not there. ``StoreError`` where the journal is damaged."""
-        with self._past_turn:
+        """The receipt of one model; None while it is owed."""
+        with self._past_lock:
             place = self._places.get((entry.key, model))
             return None if place is None else self._past.text_of(place)
 
     def purge(self, before: datetime, by: str, signer: PrivateKey) -> int:
-        """Entries that were settled before a moment, and owe nothing, are erased; how many.
+        """Erase entries that were settled before a time and owe nothing; returns how many.
 
-        A request of that id is a new one afterwards. A signed tombstone says how many requests and receipts of which
+        A request of such an id is a new one afterwards. A signed tombstone says how many requests and receipts of which
         time were purged, and by whom. It is durable before anything is erased, so a purge that a crash interrupts is
-        counted once more when it is repeated.
-
-        Raises
-        ------
-        InputError
-            When the moment is in the future.
+        counted once more when it is repeated. Raises ``InputError`` for a time in the future.
         """
         now = self._clock()
         if before > now:
-            raise InputError("only the past can be purged: give a moment that is not in the future.")
-        with self._past_turn, self._turn:
+            raise InputError("only the past can be purged: give a time that is not in the future.")
+        with self._past_lock, self._lock:
             settled = {e.key: e for e in self._entries.values() if e.settled is not None and e.settled < before}
             gone = settled.keys() - self._owing
             if not gone:
@@ -218,31 +244,32 @@ class Ledger:
                 settledUntil=max(times),
             )
             self._past.append([{"tombstone": tombstone}])
-            # Of records that name a request by its id alone, which were all of one controller.
-            gone |= {name for key in gone if self._of_id[name := settled[key].request_id] <= gone}
+            # Some records name a request by its id alone; they go once all requests of that id do.
+            ids = {name for key in gone if self._of_id[name := settled[key].request_id] <= gone}
 
             def stays(record: Mapping[str, Any]) -> bool:
-                return self.files.stays(record) and record.get("request") not in gone
+                return self.files.stays(record) and record.get("request") not in gone | ids
 
             try:
                 self._past.rewrite(stays)
             finally:
                 _, self._places = self._read_past()
-            for entry in (settled[key] for key in gone & settled.keys()):
-                del self._entries[entry.key]
-                self._of_id[entry.request_id].discard(entry.key)
-                if not self._of_id[entry.request_id]:
-                    del self._of_id[entry.request_id]
-            return len(gone & settled.keys())
+            for key in gone:
+                del self._entries[key]
+                same_id = self._of_id[settled[key].request_id]
+                same_id.discard(key)
+                if not same_id:
+                    del self._of_id[settled[key].request_id]
+            return len(gone)
 
     def tombstones(self) -> list[str]:
         """The signed statements of all purges, the oldest first."""
-        with self._past_turn:
+        with self._past_lock:
             return list(self._tombstones)
 
     @property
     def newest(self) -> datetime | None:
-        """The last moment at which a request was received or settled."""
+        """The last time at which a request was received or settled."""
         return max((e.settled or e.received for e in self._entries.values()), default=None)
 
     # -- for the one writer --------------------------------------------------------------------------------------
@@ -256,9 +283,9 @@ class Ledger:
         """How many of them are past their expected completion."""
         return sum(self._entries[name].expected < now for name in list(self._open))
 
-    def begin(self) -> list[Open]:
-        """All that is not settled, in progress from now on."""
-        with self._turn:
+    def begin(self) -> list[tuple[Entry, tuple[Identity, ...]]]:
+        """All requests that are not settled, from now on in progress, with their identities."""
+        with self._lock:
             self._epochs.close()
             for name in self._open:
                 self._entries[name] = replace(self._entries[name], state=State.IN_PROGRESS)
@@ -267,91 +294,95 @@ class Ledger:
     def complete(
         self, keys: Collection[str] = (), models: Sequence[str] = (), listed: SuppressionList | None = None
     ) -> None:
-        """These are durable in all models: completed for good, and identities erased, those of cancelled ones too.
+        """Complete requests that are durable in all models, and erase identities, those of cancelled requests too.
 
-        Where there is a list, everybody whom they named is on it.
-
-        Raises
-        ------
-        StoreError
-            When that could not be made durable, or identities not erased: ask again.
+        If a list is given, all identities that they named are on it. On ``StoreError`` something could not be made
+        durable or erased: call it again.
         """
         now, done = self._clock(), []
-        with self._turn:
+        with self._lock:
             for entry in (self._entries[name] for name in keys):
                 entry = replace(entry, state=State.COMPLETED, settled=now)
                 if entry.kind == "erasure":
                     entry = replace(entry, models=tuple(models), listed=listed is not None)
                 done.append(entry)
         if done:
-            with self._past_turn:
+            with self._past_lock:
                 self._past.append([*map(as_record, done), *self.files.records_of(listed)])
                 self.files.completed({model for e in done for model in e.models}, listed)
-        self._tidy(frozenset(keys))
-        with self._turn:
+        self._erase_settled(frozenset(keys))
+        with self._lock:
             for entry in done:
-                self._settled(entry)
+                self._settle(entry)
 
     def owing(self) -> list[Entry]:
         """Settled entries that owe receipts or callbacks, the oldest first."""
-        with self._turn:
+        with self._lock:
             return sorted((self._entries[name] for name in self._owing), key=lambda entry: entry.received)
 
-    def under_way(self) -> list[Entry]:
+    def in_progress(self) -> list[Entry]:
         """Entries that are in progress, the oldest first."""
-        with self._turn:
+        with self._lock:
             return [self._entries[e] for e in self._open if self._entries[e].state is State.IN_PROGRESS]
 
     @property
     def position(self) -> str:
         """See ``Past.position``."""
-        with self._past_turn:
+        with self._past_lock:
             return self._past.position
 
-    def put_receipts(self, receipts: Iterable[tuple[str, str, str]]) -> None:
-        """Receipts (key of a request, model, text) made durable; the first of a request and model stays."""
-        with self._past_turn:
-            fresh = {(name, model): text for name, model, text in receipts if (name, model) not in self._places}
-            records = [{"request": name, "model": model, "text": text} for (name, model), text in fresh.items()]
+    def put_receipts(self, model: str, receipts: Mapping[str, str]) -> None:
+        """Make receipts of a model durable, by the keys of their requests; the first receipt of a request stays."""
+        with self._past_lock:
+            fresh = {key: text for key, text in receipts.items() if (key, model) not in self._places}
+            records = [{"request": key, "model": model, "text": text} for key, text in fresh.items()]
             places = self._past.append(records) if records else []
-            with self._turn:
-                for (name, model), place in zip(fresh, places, strict=True):
-                    self._places[name, model] = place._replace(content={})
-                    self._known(self._entries[name].with_receipt(model))
+            with self._lock:
+                for key, place in zip(fresh, places, strict=True):
+                    self._places[key, model] = place._replace(content={})
+                    self._put_entry(self._entries[key].with_receipt(model))
 
-    def told(self, key: str, url: str) -> None:
-        """A callback was delivered, or given up."""
-        with self._past_turn:
+    def end_callback(self, key: str, url: str) -> None:
+        """Note durably that a callback was delivered or given up."""
+        with self._past_lock:
             self._past.append([{"request": key, "told": url}])
-            with self._turn:
-                self._known(self._entries[key].without_callback(url))
+            with self._lock:
+                self._put_entry(self._entries[key].without_callback(url))
 
     def close(self) -> None:
-        """Let another process have it."""
-        with self._past_turn, self._turn:
+        """Release the folder."""
+        with self._past_lock, self._lock:
             self._epochs.close()
             self._past.close()
-            self._disk.close(self._lock)
+            self._disk.close(self._folder_lock)
 
-    # -- how -----------------------------------------------------------------------------------------------------
+    # -- internals -----------------------------------------------------------------------------------------------
 
     def _read_past(self) -> tuple[dict[str, Entry], dict[tuple[str, str], Record]]:
         self._tombstones: list[str] = []
 
-        def noted(records: Iterable[Record]) -> Iterable[Record]:
+        def note_tombstones(records: Iterable[Record]) -> Iterable[Record]:
             for record in records:
                 self._tombstones += filter(None, [record.content.get("tombstone")])
                 yield record
 
-        return read_past(noted(self.files.read(self._past.read())))
+        return read_past(note_tombstones(self.files.read(self._past.read())))
+
+    def _read_open(self) -> None:
+        for record in self._epochs.found():
+            entry, identities = from_record(record)
+            if entry.key not in self._entries or entry.key in self._open:
+                self._open[entry.key] = identities
+                self._put_entry(replace(entry, state=State.IN_PROGRESS))
+                self._epochs.hold(entry.key)
 
     def _upgrade(self) -> None:
-        """Erase what holds more than what is open; journals from before records were chained are written anew."""
+        """Erase stale ``open-N``; write journals from before records were chained anew."""
         if self._epochs.any_old and self._past.has_entries:
             raise StoreError("requests that wait have an older format than the ledger: put its newest copy back.")
         try:
-            self._tidy()
-        except StoreError:  # on a full disk it is for the next commit, which says so
+            self._erase_settled()
+        except StoreError:  # on a full disk it is left to the next commit, which reports it
             if self._epochs.any_old:
                 raise
         if self._past.is_old:
@@ -359,10 +390,10 @@ class Ledger:
             _, self._places = self._read_past()
 
     def _replace(self, entry: Entry) -> None:
-        with self._turn:
-            self._known(entry)
+        with self._lock:
+            self._put_entry(entry)
 
-    def _known(self, entry: Entry) -> None:
+    def _put_entry(self, entry: Entry) -> None:
         self._entries[entry.key] = entry
         self._of_id.setdefault(entry.request_id, set()).add(entry.key)
         if entry.owes_receipts or entry.owes_callbacks:
@@ -370,45 +401,50 @@ class Ledger:
         else:
             self._owing.discard(entry.key)
 
-    def _settled(self, entry: Entry) -> None:
-        self._known(entry)
+    def _settle(self, entry: Entry) -> None:
+        self._put_entry(entry)
         self._open.pop(entry.key, None)
         self._epochs.drop(entry.key)
 
-    def _read_open(self) -> None:
-        for record in self._epochs.found():
-            entry, identities = from_record(record)
-            if entry.key not in self._entries or entry.key in self._open:
-                self._open[entry.key] = identities
-                self._known(replace(entry, state=State.IN_PROGRESS))
-                self._epochs.hold(entry.key)
-
-    def _let_in(self, together: list[Arrival]) -> None:
-        """Those that can be accepted are made durable with one fsync; each gets an answer."""
-        fresh, failure = judged(together, self._entries, len(self._open), self._settings), None
-        try:
-            if fresh:
-                self._put([(arrival.entry, arrival.identities) for arrival in fresh.values()])
-        except StoreError as error:
-            failure = error
-        for arrival in together:
-            arrival.outcome = arrival.outcome or failure or fresh[arrival.entry.key].entry
-
-    def _put(self, accepted: list[Open]) -> None:
-        """Requests made durable, with their identities."""
+    def _put_open(self, accepted: list[tuple[Entry, tuple[Identity, ...]]]) -> None:
+        """Make open requests durable, with their identities."""
         self._epochs.put({entry.key: as_record(entry, identities) for entry, identities in accepted})
         for entry, identities in accepted:
-            self._known(entry)
+            self._put_entry(entry)
             self._open[entry.key] = identities
 
-    def _tidy(self, settled: Collection[str] = ()) -> None:
-        """Erase what holds more than what is open; what is open moves elsewhere first."""
-        with self._turn:
+    def _erase_settled(self, settled: Collection[str] = ()) -> None:
+        """Erase every ``open-N`` with settled requests; its open requests move to another file first."""
+        with self._lock:
             doomed = self._epochs.doomed([name for name in self._open if name not in settled])
             moving = [name for names in doomed.values() for name in names]
             if moving:
-                self._put([(self._entries[name], self._open[name]) for name in moving])
+                self._put_open([(self._entries[name], self._open[name]) for name in moving])
         for number in doomed:
             self._epochs.erase(number)
-            with self._turn:
+            with self._lock:
                 self._epochs.forget(number)
+
+
+def purge_stopped(
+    folder: str | os.PathLike[str], before: datetime, key: str | Path | None = None, *, trust_clock: bool
+) -> int:
+    """Purge the ledger of a service that is not running, with its own keys; see ``Ledger.purge``.
+
+    Raises ``ConfigurationError`` if the folder has no ledger, or the clock may be wrong and is not trusted.
+    """
+    home = os.path.join(folder, "requests")
+    if not os.path.isdir(home):
+        raise ConfigurationError(f"{os.fspath(folder)!s} is no folder of a service: it has no ledger.")
+    signer = read_private_key(key or os.path.join(folder, "receipts.pem"))
+    clock: Callable[[], datetime] = partial(datetime.now, UTC)
+    ledger = Ledger(home, read_key(os.path.join(folder, "operator.key")), Settings(), clock)
+    try:
+        watched = WatchedClock(os.path.join(home, "clock"), clock, elapsed, ledger.newest, trusted=trust_clock)
+        if watched.doubt() is not None:
+            raise ConfigurationError(
+                "by the clock the service has not run for more than a day: if the clock is right, add --trust-clock."
+            )
+        return ledger.purge(before, "(command line)", signer)
+    finally:
+        ledger.close()

@@ -1,4 +1,4 @@
-"""Purges of the ledger: the signed statement that each leaves behind, and whether the clock can tell what is old."""
+"""Purges of the ledger: the signed statement that each leaves behind, and whether the clock can be trusted for it."""
 
 from __future__ import annotations
 
@@ -28,37 +28,30 @@ def make_tombstone(key: PrivateKey, **content: str | int | datetime) -> str:
 
 
 def check_tombstone(text: str, public_key: PublicKey) -> dict[str, Any]:
-    """What a tombstone says, once its signature has been found good.
+    """The content of a tombstone, once its signature is verified.
 
     Raises
     ------
     SignatureError, ReceiptError
-        When it was signed with another key, was changed since, or is none.
+        When it was signed with another key, was changed since, or is no tombstone.
     """
     return check_envelope(text, public_key, PAYLOAD_TYPE)
 
 
 def elapsed() -> float:
-    """Seconds that have passed since the machine was started, asleep or awake, whatever the wall clock says."""
+    """Seconds since the machine was started, asleep or awake, whatever the wall clock says."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 class WatchedClock:
     """Notices when the wall clock jumps forward, which would make everything seem old.
 
-    Within a run the wall clock is compared with the time that has passed. From one run to the next there is only what
-    an earlier one wrote down: a clock that says that the service was stopped for more than a day has jumped, perhaps.
+    Within a run the wall clock is compared with the time that has passed. From one run to the next there is only the
+    time that the earlier run wrote down: if the service seems to have been stopped for more than a day, the clock may
+    have jumped.
 
-    Parameters
-    ----------
-    path : str
-        A file with the last moment at which the clock was right.
-    clock, elapsed : callables
-        The time in UTC, and seconds that only ever pass.
-    newest : datetime or None
-        The newest moment in the ledger, for want of such a file.
-    trusted : bool
-        The operator's word that the clock is right now.
+    ``path`` is the file with that time, ``newest`` the newest time in the ledger, used if the file does not exist, and
+    ``trusted`` the operator's word that the clock is right now.
     """
 
     def __init__(
@@ -73,13 +66,13 @@ class WatchedClock:
         self._path, self._clock, self._elapsed = path, clock, elapsed
         last = newest
         with suppress(StoreError, StateFormatError, ValueError):
-            last = read(path, _moment, limit=_LARGEST)
+            last = read(path, _time, limit=_LARGEST)
         self._wall, self._passed = clock(), elapsed()
         if last is not None and self._wall - last > _ABSENCE and not trusted:
             self._wall = last  # as if it had run on since then
 
     def doubt(self) -> str | None:
-        """What is wrong with the clock, in words; None where nothing is."""
+        """What is wrong with the clock, in words; None if nothing is."""
         ahead = self._clock() - self._wall - timedelta(seconds=self._elapsed() - self._passed)
         if ahead <= _JUMP:
             return None
@@ -95,11 +88,11 @@ class WatchedClock:
                 writer.replace([_stamp(self._clock()).encode()])
 
 
-def _stamp(moment: datetime) -> str:
-    return moment.astimezone(UTC).isoformat(timespec="seconds")
+def _stamp(at: datetime) -> str:
+    return at.astimezone(UTC).isoformat(timespec="seconds")
 
 
-def _moment(head: bytes, _: Any) -> datetime:
+def _time(head: bytes, _: object) -> datetime:
     found = datetime.fromisoformat(head.decode("ascii"))
     if found.tzinfo is None:
         raise ValueError

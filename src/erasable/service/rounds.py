@@ -1,33 +1,26 @@
-"""A thread that does one thing again and again, at fixed times, and says what went wrong the last time."""
+"""Threads of the service: one that repeats a task at fixed times, and a fair lock for those that change models."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from erasable.errors import ErasableError
 
 _MOST_DOUBLINGS = 6
+_ASK_AGAIN = 0.1  # seconds between two calls of ``stop``
 
 
 class Rounds(threading.Thread):
-    """Calls a function every so many seconds; what it raises is the problem until it goes well again.
+    """Calls a function every so many seconds; an error is the ``problem`` until a call succeeds again.
 
-    The times are those of a grid, whatever a call takes, so that they tell nothing of what it did; one that is to end
-    at such a time too calls :meth:`until_next`. While it goes wrong, more and more of them are left out, up to 64 in a
-    row.
+    Calls begin at times of a fixed grid, whatever a call takes, so that the times tell nothing of what it did. A call
+    that has to end at such a time too calls :meth:`until_next`. After failures more and more times are left out, up to
+    64 in a row.
 
-    Attributes
-    ----------
-    what : str
-        What it does, as a verb.
-    problem : str or None
-        What was wrong the last time. Of an error that nobody foresaw only its kind: its text may name somebody.
-    calls : int
-        How many there were.
-    seconds : float
-        How long they took together.
+    Of an unforeseen error ``problem`` shows only the type: its text may name somebody.
     """
 
     def __init__(self, what: str, period: float, call: Callable[[], object]) -> None:
@@ -48,17 +41,14 @@ class Rounds(threading.Thread):
                 self.until_next(2**failed)
 
     def until_next(self, periods: int = 1) -> None:
-        """For the call that is going on: wait until the next time of the grid, when the call after it is due.
-
-        Nobody waits who was not called by this thread, or once it is to end.
-        """
+        """Wait until the next time of the grid. Another thread, or one that is to end, does not wait."""
         if threading.current_thread() is self:
             period = self._period * periods
             self._ending.wait(period - (time.monotonic() - self._begun) % period)
             self._waited = True
 
     def once(self) -> None:
-        """One call."""
+        """Call the function once."""
         begun = time.monotonic()
         try:
             self._call()
@@ -71,5 +61,31 @@ class Rounds(threading.Thread):
             self.calls, self.seconds = self.calls + 1, self.seconds + time.monotonic() - begun
 
     def end(self) -> None:
-        """No more calls, once that going on is done."""
+        """Stop after the current call."""
         self._ending.set()
+
+
+class FairLock:
+    """A lock, ``with lock():``, that a thread cannot take twice while another waits."""
+
+    def __init__(self) -> None:
+        self._held = threading.Lock()
+        self._next = threading.Lock()  # held by the thread that is next
+
+    @contextmanager
+    def __call__(self, stop: Callable[[], None] = lambda: None) -> Iterator[None]:
+        """Hold the lock; ``stop`` is called repeatedly while it waits, and may raise."""
+        _wait_for(self._next, stop)
+        try:
+            _wait_for(self._held, stop)
+        finally:
+            self._next.release()
+        try:
+            yield
+        finally:
+            self._held.release()
+
+
+def _wait_for(lock: threading.Lock, stop: Callable[[], None]) -> None:
+    while not lock.acquire(timeout=_ASK_AGAIN):
+        stop()

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, TypeVar
@@ -24,23 +25,31 @@ from erasable.errors import (
     UnknownRequestError,
 )
 from erasable.models.access import StoredRows
-from erasable.models.files import checksum_at, shards_of
-from erasable.models.reports import LearnReport
-from erasable.service.beside import Beside, Here, Parcel
-from erasable.service.entries import Entry, Kind, State
-from erasable.service.health import Health
-from erasable.service.held_files import PATIENCE, HeldFile, load_all, opened, read_predictor
-from erasable.service.identities import Identity
+from erasable.models.files import shards_of
+from erasable.models.reports import LearnReport, VerifyReport
+from erasable.operations.verify import verify_file
 from erasable.service.ledger import Ledger
 from erasable.service.lineage import Erased
+from erasable.service.model_files import (
+    PATIENCE,
+    Caller,
+    ServedFile,
+    Snapshot,
+    Snapshots,
+    call_here,
+    digest_in,
+    load_all,
+    opened,
+    read_predictor,
+    stored_in,
+)
+from erasable.service.processes import ChildProcess, Packed
 from erasable.service.purges import WatchedClock, elapsed
-from erasable.service.questions import digest_in, stored_in, verified
+from erasable.service.requests import Entry, Identity, Kind
 from erasable.service.rounds import Rounds
 from erasable.service.settings import Settings
-from erasable.service.snapshots import Snapshot, Snapshots
 from erasable.service.suppression import SuppressionList
-from erasable.service.verifications import Verification, Verifications
-from erasable.service.worker import Send, Worker
+from erasable.service.worker import Callbacks, Send, Worker
 from erasable.store import doubt_about_blocks, locked
 
 T = TypeVar("T")
@@ -50,12 +59,32 @@ _WRITER_NICENESS, _READER_NICENESS, _VERIFIER_NICENESS = 10, 10, 19
 _SHORTEST_KEY = 16  # bytes
 
 
-def _now() -> datetime:
-    return datetime.now(UTC)
+@dataclass(frozen=True)
+class Health:
+    """The state of the service, without identities and digests."""
+
+    ready: bool  # it has recovered, accepts requests, and its last rounds succeeded
+    problem: str | None = None  # the error of the last commit, receipt or callback: a full disk, say
+    doubts: tuple[str, ...] = ()  # where overwritten bytes may stay on the medium
+    waiting: int = 0  # requests that are not settled
+    overdue: int = 0  # those of them that are past their expected completion
+    receipts_owed: int = 0
+    callbacks_owed: int = 0
+    resumed: int = 0  # requests found at the start that an earlier run had accepted and not completed
+    anchor: str = ""  # the position of the ledger: for the setting of that name at a later start
 
 
-def _is_alive(*_: int) -> None:
-    """How far something has come: whoever carries it out has not died."""
+@dataclass(frozen=True)
+class Verification:
+    """A verification, running or ended."""
+
+    model: str
+    started: datetime
+    ended: datetime | None = None
+    done: int = 0  # rows recomputed so far
+    total: int = 0
+    report: VerifyReport | None = None  # if it passed; it has a digest, so it is for auditors alone
+    problem: str | None = None  # if it failed
 
 
 class ErasureService:
@@ -66,22 +95,22 @@ class ErasureService:
     models : mapping of str to path
         Model files by name; each must exist.
     folder : str or path
-        Where the ledger is kept. One process at a time.
+        The folder of the ledger, for one process at a time.
     signer : PrivateKey
         Signs receipts.
     operator_key : bytes
         At least 16 random bytes: seals the bodies of requests.
     settings : Settings, optional
     send : callable, optional
-        Delivers callbacks: called with a url on an allowed host, and the entry. It must not follow redirects.
+        Delivers callbacks: called with a URL on an allowed host, and the entry. It must not follow redirects.
     suppression : SuppressionList, optional
-        Takes those who were erased, so that ``learn`` passes over them.
+        Records the people who were erased, so that ``learn`` passes over their rows.
     processes : bool, default=False
-        Three processes beside this one, which stand back where processors are few: one changes models and has them in
-        its memory, one reads what is to be learnt and what is asked of files, one verifies. Nothing here waits for
-        the interpreter meanwhile. By default all happens here, which is as right and starts sooner.
+        Use three child processes with a low priority: one changes models and keeps them in its memory, one reads
+        tables and files, one verifies. Predictions then do not wait for them. By default all happens in this process,
+        which gives the same results and starts sooner.
     clock, elapsed, draw : callables, optional
-        The time in UTC, seconds that only ever pass, and random names.
+        The time in UTC, a monotonic time in seconds, and random versions of snapshots.
 
     Examples
     --------
@@ -117,7 +146,7 @@ class ErasureService:
         send: Send | None = None,
         suppression: SuppressionList | None = None,
         processes: bool = False,
-        clock: Callable[[], datetime] = _now,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         elapsed: Callable[[], float] = elapsed,
         draw: Callable[[], str] = lambda: secrets.token_hex(8),
     ) -> None:
@@ -126,20 +155,25 @@ class ErasureService:
         if len(operator_key) < _SHORTEST_KEY:
             raise ConfigurationError(f"the operator's key must have at least {_SHORTEST_KEY} bytes.")
         paths = {name: os.path.abspath(path) for name, path in models.items()}
-        self._writer: Beside | Here = Here()
-        self._reader: Beside | Here = Here()
-        self._verifier: Beside | Here = Here()
+        self._writer: Caller = call_here
+        self._reader: Caller = call_here
+        self._verifier: Caller = call_here
+        self._processes: list[ChildProcess] = []
         if processes:
-            self._writer = Beside(_WRITER_NICENESS, (load_all, [*paths.values()]))
-            self._reader, self._verifier = Beside(_READER_NICENESS), Beside(_VERIFIER_NICENESS)
+            writer = ChildProcess(_WRITER_NICENESS, (load_all, [*paths.values()]))
+            reader, verifier = ChildProcess(_READER_NICENESS), ChildProcess(_VERIFIER_NICENESS)
+            self._writer, self._reader, self._verifier = writer, reader, verifier
+            self._processes = [writer, reader, verifier]
         self._files = {
-            name: HeldFile(path, self._writer, partial(self._announce, name)) for name, path in paths.items()
+            name: ServedFile(path, self._writer, self._verifier, partial(self._announce, name))
+            for name, path in paths.items()
         }
         self._folder, self._signer, self._operator_key = os.path.abspath(folder), signer, operator_key
         self.settings = settings or Settings()
         self._send, self._suppression, self._clock, self._elapsed = send, suppression, clock, elapsed
         self._snapshots = Snapshots(self._files, draw)
-        self._verifications = Verifications(clock, self._verifier)
+        self._verifications: dict[str, Verification] = {}
+        self._verifying = threading.Lock()  # guards the mapping
         self._ledger: Ledger | None = None
         self._rounds: list[Rounds] = []
         self._doubts: tuple[str, ...] = ()
@@ -153,28 +187,26 @@ class ErasureService:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
+    # -- start and stop ------------------------------------------------------------------------------------------
+
     def start(self, *, threads: bool = True) -> Health:
-        """Recover what a crash left, load snapshots, resume requests, receipts and callbacks; then take requests.
+        """Recover after a crash, load snapshots, resume requests, receipts and callbacks, then accept requests.
 
-        Without ``threads``, whoever calls sees to the rounds: ``service.worker.commit()`` and so on.
+        Without ``threads`` the caller runs the rounds: ``service.worker.commit()`` and so on.
 
-        Raises
-        ------
-        StoreError, StateFormatError
-            When a model or the ledger cannot be read or written, or a journal is damaged or lacks entries;
-            BusyError when another process has the ledger.
-        ConfigurationError, InputError
-            When the ledger knows of a suppression list and none is given, or keys are others.
+        Raises ``StoreError`` or ``StateFormatError`` if a model or the ledger cannot be read or written, or a journal
+        is damaged; ``BusyError`` if another process has the ledger; ``ConfigurationError`` or ``InputError`` if the
+        ledger knows of a suppression list and none is given, or keys are others.
         """
         with self._starting:
             if self._ledger is not None:
                 raise BusyError("the service is running already.")
             try:
                 self._recover()
-                for process in (self._writer, self._reader, self._verifier):  # now that all can be read
+                for process in self._processes:  # now that all files can be read
                     process.begin()
                 self._comparing.once()
-            except BaseException:  # so that it can be tried again
+            except BaseException:  # so that the start can be repeated
                 self._end_processes()
                 ledger, self._ledger = self._ledger, None
                 if ledger is not None:
@@ -189,25 +221,20 @@ class ErasureService:
     def _recover(self) -> None:
         for file in self._files.values():
             with locked(file.path, parts_of=shards_of, timeout=PATIENCE):
-                pass  # what an interrupted change left behind is erased
-        self._snapshots.refresh(lambda file: read_predictor(file.path))  # sooner than the writer is there
-        self._agreed_spelling()  # or nothing begins
+                pass  # taking the lock erases what an interrupted change left behind
+        self._snapshots.refresh(lambda file: read_predictor(file.path))  # the writer has not started yet
+        self._agreed_spelling()  # raises if the models contradict each other
         ledger = Ledger(self._folder, self._operator_key, self.settings, self._clock)
         self._ledger, self._resumed = ledger, ledger.waiting
-        self._watched = WatchedClock(
-            os.path.join(self._folder, "clock"),
-            self._clock,
-            self._elapsed,
-            ledger.newest,
-            trusted=self.settings.trust_clock,
-        )
+        clock_file, trusted = os.path.join(self._folder, "clock"), self.settings.trust_clock
+        self._watched = WatchedClock(clock_file, self._clock, self._elapsed, ledger.newest, trusted=trusted)
         if self._suppression is not None:
             self._suppression.read(upgrade=True)
         ledger.files.check_list(self._suppression)
         for name, file in self._files.items():
-            ledger.files.found(name, checksum_at(file.path))
-        places = {os.path.dirname(file.path): file.path for file in self._files.values()}
-        doubts = map(doubt_about_blocks, [*places.values(), self._folder])
+            ledger.files.found(name, file.checksum())
+        folders = {os.path.dirname(file.path): file.path for file in self._files.values()}
+        doubts = map(doubt_about_blocks, [*folders.values(), self._folder])
         self._doubts = tuple(dict.fromkeys(doubt for doubt in doubts if doubt is not None))
         self.worker = Worker(
             ledger,
@@ -215,30 +242,28 @@ class ErasureService:
             self._signer,
             self.settings,
             self._clock,
-            self._snapshots,
+            self._snapshots.refresh,
             self._suppression,
-            self._send,
-            verify=partial(self._verifier, verified, progress=_is_alive),
-            verify_in_turn=partial(self._writer, verified),  # nothing else is asked of it then
             wait=lambda: self._rounds[0].until_next(),
-            passed=self._verifications.passed,
+            passed=self._note_passed,
         )
+        self.callbacks = Callbacks(ledger, self.settings, self._clock, self._send)
         tick = self.settings.tick
         self._comparing = Rounds("compare", max(tick, 1.0), self._compare)
         self._rounds = [
             Rounds("commit", tick, self.worker.commit),
             Rounds("sign", max(tick, 1.0), self.worker.sign),
-            Rounds("tell", max(tick, 1.0), self.worker.tell),
+            Rounds("tell", max(tick, 1.0), self.callbacks.tell),
             self._comparing,
             Rounds("purge", _PURGES, self._purge_old),
         ]
 
     def _compare(self) -> None:
         self.worker.compare()
-        self._agreed_spelling()  # other programs may have brought another schema
+        self._agreed_spelling()  # another program may have written a file with another schema
 
     def _agreed_spelling(self) -> dict[str, Steps]:
-        """How names are normalised: as the settings and the schemas of the models declare it, which must agree."""
+        """How names are normalised, as the settings and the schemas of the models declare it; they must agree."""
         agreed = dict(self.settings.identity)
         for name in self._files:
             for role, steps in self._snapshots.of(name).model.spelling.items():
@@ -250,16 +275,16 @@ class ErasureService:
         return agreed
 
     def stop(self, timeout: float = 30.0) -> None:
-        """Take no more requests, carry out and sign for what was accepted, and end.
+        """Accept no more requests, carry out and sign for those that were accepted, and end.
 
-        What is left when the time is over goes on at the next start.
+        What is left after the timeout goes on at the next start.
         """
         with self._starting:
             ledger, self._open = self._ledger, False
             if ledger is None:
                 return
             until = time.monotonic() + timeout
-            late = threading.Timer(timeout, self._end_processes)  # nobody waits for them any longer
+            late = threading.Timer(timeout, self._end_processes)  # calls that take longer are cut short
             late.daemon = True
             late.start()
             running = [rounds for rounds in self._rounds if rounds.is_alive()]
@@ -267,33 +292,39 @@ class ErasureService:
                 rounds.end()
             for rounds in running:
                 rounds.join(max(0.0, until - time.monotonic()))
-            for rounds in running[:3]:
+            for rounds in running[:3]:  # commit, sign, tell
                 if not rounds.is_alive() and time.monotonic() < until:
                     rounds.once()
             late.cancel()
             self._end_processes()
-            with self.worker.turn():
+            with self.worker.changing():
                 self._ledger = None
                 ledger.close()
 
     def _end_processes(self) -> None:
-        for process in (self._writer, self._reader, self._verifier):
+        for process in self._processes:
             process.end()
-        opened.cache_clear()  # what was carried out here left models in memory
+        opened.cache_clear()  # models that calls in this process left in memory
 
     # -- requests ------------------------------------------------------------------------------------------------
+
+    @property
+    def ledger(self) -> Ledger:
+        """The requests and their receipts; ``BusyError`` if the service is not running."""
+        if self._ledger is None:
+            raise BusyError("the service is not running: start it.")
+        return self._ledger
 
     def identity(self, type: str, format: str, value: str) -> Identity:
         """An identity of a type that the settings name.
 
-        Raises
-        ------
-        InputError
-            When the type is not known, or hardly any row has such a name: it is empty, say, or has a space at one end.
-        ConfigurationError
-            When a model that came meanwhile normalises names in another way than the others or the settings.
+        Raises ``InputError`` if the type is unknown, or hardly any row has such a name: it is empty, say, or ends with
+        a space; ``ConfigurationError`` if models normalise names in different ways.
         """
-        role = self.settings.role_of(type)
+        role = self.settings.identity_types.get(type)
+        if role is None:
+            known = ", ".join(sorted(self.settings.identity_types))
+            raise InputError(f"this type of identity is not accepted: use one of {known}.")
         who = Identity(role, format, value, self._agreed_spelling().get(role, ()))
         if format == "raw":
             if (found := doubt(value, who.steps)) is not None:
@@ -313,56 +344,35 @@ class ErasureService:
         callbacks: Sequence[str] = (),
         controller: str = "",
     ) -> Entry:
-        """See ``Ledger.accept``. Callbacks to hosts that are not allowed are refused with ``ConfigurationError``."""
-        ledger = self._running()
+        """See ``Ledger.accept``; ``ConfigurationError`` for callbacks to hosts that are not allowed."""
+        ledger = self.ledger
         if not self._open:
-            raise BusyError("the service is stopping and takes no more requests: try again later.")
-        if not all(map(self.worker.is_allowed, callbacks)):
+            raise BusyError("the service is stopping and accepts no more requests: try again later.")
+        if not all(map(self.callbacks.is_allowed, callbacks)):
             raise ConfigurationError(
                 "callbacks go only to hosts and ports that the operator allows (callback_hosts), by HTTPS."
             )
         return ledger.accept(request_id, kind, tuple(identities), body, callbacks, controller)
 
-    def entry(self, request_id: str, controller: str = "", *, others: bool = True) -> Entry:
-        """See ``Ledger.entry``."""
-        return self._running().entry(request_id, controller, others=others)
+    def receipts(self, request_id: str, controller: str = "", others: bool = True) -> dict[str, str] | None:
+        """See ``Ledger.receipts``; a request as in ``Ledger.entry``."""
+        return self.ledger.receipts(self.ledger.entry(request_id, controller, others))
 
-    def entries(self, controller: str | None = None) -> list[Entry]:
-        """All requests, or those of one controller, the oldest first."""
-        return self._running().entries(controller)
-
-    def cancel(self, request_id: str, controller: str = "", *, others: bool = True) -> Entry:
-        """See ``Ledger.cancel``."""
-        return self._running().cancel(request_id, controller, others=others)
-
-    def receipts(self, request_id: str, controller: str = "", *, others: bool = True) -> dict[str, str] | None:
-        """The receipts of a completed erasure by model; None while one is owed (``results_url`` answers 202)."""
-        ledger = self._running()
-        entry = ledger.entry(request_id, controller, others=others)
-        if entry.state is not State.COMPLETED or entry.owes_receipts:
-            return None
-        texts = ((model, ledger.receipt(entry, model)) for model in entry.models)
-        return {model: text for model, text in texts if text is not None}
-
-    def stored_of(self, request_id: str, controller: str = "", *, others: bool = True) -> dict[str, StoredRows]:
-        """The answer to a completed request for access, by model, as stored now; see ``Worker.asked_by``."""
-        return self.look_up(self.worker.asked_by(self._running().entry(request_id, controller, others=others)))
+    def stored_of(self, request_id: str, controller: str = "", others: bool = True) -> dict[str, StoredRows]:
+        """The answer to a completed request for access, by model, as stored now; see ``Worker.identities_of``."""
+        return self.look_up(self.worker.identities_of(self.ledger.entry(request_id, controller, others)))
 
     def look_up(self, who: Sequence[Identity]) -> dict[str, StoredRows]:
-        """What is stored of somebody now, by model. For auditors alone."""
+        """The stored rows of these identities now, by model. For auditors alone."""
         return {
             name: self._read(partial(self._reader, stored_in, file.path, who)) for name, file in self._files.items()
         }
 
     def purge(self, before: datetime, by: str) -> int:
-        """See ``Ledger.purge``; ``ConflictError`` where the clock may be wrong."""
+        """See ``Ledger.purge``; ``ConflictError`` if the clock may be wrong."""
         if (wrong := self._watched.doubt()) is not None:
             raise ConflictError(wrong)
-        return self._running().purge(before, by, self._signer)
-
-    def tombstones(self) -> list[str]:
-        """See ``Ledger.tombstones``."""
-        return self._running().tombstones()
+        return self.ledger.purge(before, by, self._signer)
 
     def _purge_old(self) -> None:
         if self.settings.keep_for is not None and self._watched.doubt() is None:
@@ -377,32 +387,21 @@ class ErasureService:
         return tuple(self._files)
 
     def snapshot(self, name: str) -> Snapshot:
-        """What to predict with; costs nothing. ``UnknownRequestError`` where there is no such model."""
+        """The newest snapshot of a model, at no cost. ``UnknownRequestError`` for an unknown model."""
         return self._snapshots.of(name)
 
-    def read(self, function: Callable[..., None], *given: Any, stop: Callable[[], None]) -> list[Parcel]:
-        """What a function makes of what is given, read by another process and packed: blocks to be learnt.
+    def read(self, function: Callable[..., None], *given: Any, stop: Callable[[], None]) -> list[Packed]:
+        """The blocks that a function reads in the reading process, packed for ``learn``.
 
-        Parameters
-        ----------
-        function : callable
-            Of a module, by its name; it hands each block, as a ``Parcel``, to the ``progress`` that it is given, or
-            calls that without one where nothing is ready yet.
-        given
-            Such as can be pickled.
-        stop : callable
-            Called whenever that is; what it raises ends it.
-
-        Raises
-        ------
-        BusyError
-            When the process died, was asked once more from the beginning, and died again.
+        The function passes each block, as a ``Packed``, to the ``progress`` that it is given, and calls that without
+        one as a sign of life; ``stop`` is called with each of these, and may raise. Raises ``BusyError`` if the process
+        died twice.
         """
 
-        def blocks() -> list[Parcel]:
-            found: list[Parcel] = []
+        def blocks() -> list[Packed]:
+            found: list[Packed] = []
 
-            def take(*blocks: Parcel) -> None:
+            def take(*blocks: Packed) -> None:
                 stop()
                 found.extend(blocks)
 
@@ -411,11 +410,11 @@ class ErasureService:
 
         try:
             return blocks()
-        except UnknownOutcomeError:  # the process died: what it had handed on comes again
+        except UnknownOutcomeError:  # the process died: the blocks that it had passed on come again
             return self._read(blocks)
 
     def _read(self, question: Callable[[], T]) -> T:
-        """What a question to the reader gives; where nobody answered, nothing was done."""
+        """The answer of the reading process; if it died, nothing was changed."""
         try:
             return question()
         except UnknownOutcomeError as error:
@@ -426,38 +425,62 @@ class ErasureService:
     ) -> LearnReport:
         """Learn blocks, all of which are read before the lock is taken; options as in ``ModelFile.learn``.
 
-        Rows of people on the suppression list are passed over, and counted (``rows_suppressed``). Receipts that the
-        model owes are signed first, so that none speaks of a state that has learnt more.
+        Rows of people on the suppression list are passed over and counted (``rows_suppressed``). Receipts that the
+        model owes are signed first, so that none speaks of a state that has learnt more. ``stop`` is called repeatedly
+        until the file is written; if it raises, the model is as it was.
 
-        ``stop`` is called again and again until the file is written; where it raises, the model is as it was.
-
-        Raises
-        ------
-        UnknownOutcomeError
-            When the process that learns died: whether it had written the file is to be looked up.
+        Raises ``UnknownOutcomeError`` if the process that learns died: the file may or may not have been written.
         """
-        self._running()
+        self.ledger  # noqa: B018 - raises if the service is not running
         file, read = self._file(name), list(blocks)
         if self._suppression is not None:
             options["suppressed"] = self._suppression.rows_of
         with self.worker.learning(name, stop):
             report = file.learn(read, stop, **options)
-        with suppress(ErasableError):  # it is learnt, whatever becomes of the files: the next round says what is wrong
+        with suppress(ErasableError):  # the rows are learnt; the next round reports problems with other files
             self._snapshots.refresh()
         return report
 
     def verify(self, name: str) -> Verification:
-        """Begin to verify a model in the background, unless that is going on; see ``verification``."""
-        return self._verifications.begin(name, self._file(name).path)
+        """Start to verify a model in the background, unless that is running; see ``verification``."""
+        path = self._file(name).path
+        with self._verifying:
+            last = self._verifications.get(name)
+            if last is not None and last.ended is None:
+                return last
+            self._verifications[name] = begun = Verification(name, self._clock())
+            threading.Thread(target=self._verify, args=(name, path), name="erasable-verify", daemon=True).start()
+            return begun
+
+    def _verify(self, name: str, path: str) -> None:
+        def note(**changes: Any) -> None:
+            self._verifications[name] = replace(self._verifications[name], **changes)
+
+        report, problem = None, None
+        try:
+            report = self._verifier(verify_file, path, progress=lambda done, total: note(done=done, total=total))
+        except ErasableError as error:
+            problem = str(error)
+        except Exception as error:  # its text may name somebody
+            problem = type(error).__name__
+        note(ended=self._clock(), report=report, problem=problem)
+
+    def _note_passed(self, name: str, started: datetime, report: VerifyReport) -> None:
+        """Note a verification that was done for a receipt, unless another one is running."""
+        with self._verifying:
+            last = self._verifications.get(name)
+            if last is None or last.ended is not None:
+                rows = report.core_rows
+                self._verifications[name] = Verification(name, started, self._clock(), rows, rows, report)
 
     def verification(self, name: str) -> Verification | None:
-        """The last verification of a model, or that going on; None where there was none since the start."""
+        """The last verification of a model, or the one that is running; None if there was none since the start."""
         self._file(name)
-        return self._verifications.last(name)
+        return self._verifications.get(name)
 
     @property
     def receipt_key(self) -> PublicKey:
-        """What receipts are checked with."""
+        """The key that checks receipts."""
         return self._signer.public
 
     def digest(self, name: str) -> str:
@@ -465,29 +488,33 @@ class ErasureService:
         return self._read(partial(self._reader, digest_in, self._file(name).path))
 
     def health(self) -> Health:
-        """How it is."""
+        """The state of the service."""
         ledger = self._ledger
         if ledger is None:
             return Health(False, "the service is not running.", self._doubts)
         problems = [rounds.problem for rounds in self._rounds if rounds.problem is not None]
-        now, resumed, clock = self._clock(), self._resumed, self._watched.doubt()
-        doubts = self._doubts if clock is None else (*self._doubts, clock)
-        return Health.of(ledger, now, taking=self._open, problems=problems, doubts=doubts, resumed=resumed)
-
-    def figures(self) -> dict[str, tuple[int, float]]:
-        """How often each round was gone through since the start, and how many seconds that took."""
-        return {rounds.what: (rounds.calls, rounds.seconds) for rounds in self._rounds}
+        try:
+            os.close(os.open(os.devnull, os.O_RDONLY))
+        except OSError:  # rounds that need no file succeed all the same
+            problems.append("no file can be opened: too many files and connections are open. Raise the limit of them.")
+        owing, clock = ledger.owing(), self._watched.doubt()
+        return Health(
+            ready=self._open and not problems,
+            problem=problems[0] if problems else None,
+            doubts=self._doubts if clock is None else (*self._doubts, clock),
+            waiting=ledger.waiting,
+            overdue=ledger.overdue(self._clock()),
+            receipts_owed=sum(len(set(entry.models) - entry.receipts) for entry in owing),
+            callbacks_owed=sum(len(entry.callbacks) for entry in owing if entry.owes_callbacks),
+            resumed=self._resumed,
+            anchor=ledger.position,
+        )
 
     def _announce(self, name: str, before: str, after: str, *, erases: bool) -> None:
         listed = Erased.NOT_ALL_LISTED if self._suppression is None else Erased.ALL_LISTED
-        self._running().files.announce(name, before, after, listed if erases else Erased.NOBODY)
+        self.ledger.files.announce(name, before, after, listed if erases else Erased.NOBODY)
 
-    def _running(self) -> Ledger:
-        if self._ledger is None:
-            raise BusyError("the service is not running: start it.")
-        return self._ledger
-
-    def _file(self, name: str) -> HeldFile:
+    def _file(self, name: str) -> ServedFile:
         if name not in self._files:
-            raise UnknownRequestError("no model of this name is held here.")
+            raise UnknownRequestError("no model of this name is served: /v1/state lists the models.")
         return self._files[name]

@@ -1,9 +1,9 @@
 """The suppression list: who was erased, as HMACs under the operator's key, so that nobody is learnt again.
 
-It is a trace, and an optional one: whoever has the list *and* the key can test whether a given identity is on it. It is
-kept outside of every model. A record has the HMAC of role, format and value of an identity, and the time. Where names
-are normalised, the HMAC is that of the normalised value and of the steps, and the record has the steps. The list is a
-journal under the same key: one that is damaged, or was made with another key, is refused rather than find nobody.
+It is an optional trace: whoever has the list *and* the key can test whether a given identity is on it. It is kept
+outside of every model. A record has the HMAC of role, format and value of an identity, and the time. Where names are
+normalised, the HMAC is that of the normalised value and of the steps, and the record has the steps. The list is a
+journal under the same key, so a damaged list, or one made with another key, is refused rather than finding nobody.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import os
 import pickle
 import stat
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -27,23 +27,17 @@ from erasable.models.model import Model
 from erasable.models.reports import ForgetReport
 from erasable.operations.model_file import ModelFile
 from erasable.operations.requests import Request
-from erasable.service.identities import Identity, forms_of
+from erasable.service.requests import Identity, forms_of
 from erasable.service.settings import Role
 from erasable.store import REAL_DISK, Contents, Disk, Journal, check_private, journal_key, read_journal, rewrite_journal
 
 _SHORTEST_KEY, _LONGEST_KEY = 16, 4096  # bytes
-_NAME = "suppression list"
 
 
 def read_key(path: str | os.PathLike[str]) -> bytes:
-    """The operator's key: the bytes of a file, less line breaks at its end.
+    """The operator's key: the bytes of a file without line breaks at its end.
 
-    Raises
-    ------
-    StoreError
-        When it cannot be read, or others may read or change it.
-    InputError
-        When it is too short to be a secret.
+    Raises ``StoreError`` if it cannot be read or others may read or change it, ``InputError`` if it is too short.
     """
     try:
         with open(path, "rb") as file:
@@ -61,14 +55,16 @@ def read_key(path: str | os.PathLike[str]) -> bytes:
 
 
 class SuppressionList:
-    """Who is not to be learnt again.
+    """The people who must not be learnt again.
 
     Parameters
     ----------
     path : str or path
-        The list; made when somebody is added.
+        The list; created when the first identity is added.
     key : bytes
-        The operator's.
+        The operator's key.
+    disk : Disk
+        The system calls to use.
 
     Raises
     ------
@@ -80,14 +76,15 @@ class SuppressionList:
 
     def __init__(self, path: str | os.PathLike[str], key: bytes, *, disk: Disk = REAL_DISK) -> None:
         self._path, self._key, self._disk = os.path.abspath(path), key, disk
-        self._turn = threading.Lock()
+        self._journal_key = journal_key(key, "suppression list")
+        self._lock = threading.Lock()
         self.read()
 
     def read(self, *, upgrade: bool = False) -> None:
-        """Take over what is in the file now; raises as the constructor does. One of an old format is written anew."""
+        """Read the file again; raises as the constructor does. ``upgrade`` rewrites a list of an old format."""
         if upgrade and self._found.is_old:
-            rewrite_journal(self._path, journal_key(self._key, _NAME), lambda record: "hmac" in record, disk=self._disk)
-        found = read_journal(self._path, journal_key(self._key, _NAME), disk=self._disk)
+            rewrite_journal(self._path, self._journal_key, lambda record: "hmac" in record, disk=self._disk)
+        found = read_journal(self._path, self._journal_key, disk=self._disk)
         records = [record.content for record in found]
         self._marks = {record["hmac"] for record in records if "hmac" in record}
         self._spellings = {(), *(tuple(record["steps"]) for record in records if "steps" in record)}
@@ -101,36 +98,34 @@ class SuppressionList:
             raise InputError(f"{self._path} was made with another operator's key, or is damaged: give that key.")
 
     def __getstate__(self) -> dict[str, Any]:
-        """What is known here, for another process: the file may not be there any more."""
-        with self._turn:
+        """What lookups need, for another process: the file may not exist there."""
+        with self._lock:
             if self._packed is None:
                 self._packed = " ".join(self._marks).encode()
-            marks = pickle.PickleBuffer(self._packed)
-            own = {"_path": self._path, "_key": self._key, "_spellings": self._spellings}
-            return {**own, "_packed": marks}
+            return {"_key": self._key, "_spellings": self._spellings, "_packed": pickle.PickleBuffer(self._packed)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         marks = set(bytes(state["_packed"]).decode().split())
-        self.__dict__.update(state, _turn=threading.Lock(), _marks=marks, _packed=None)
+        self.__dict__.update(state, _lock=threading.Lock(), _marks=marks, _packed=None)
 
     def __len__(self) -> int:
         return len(self._marks)
 
     def add(self, identities: Iterable[Identity], at: datetime) -> None:
-        """These are on the list, durably, on return; those that are on it already keep their time."""
-        with self._turn:
+        """Put identities on the list durably; those that are on it already keep their time."""
+        with self._lock:
             named = {self._mark(who.role, *form, who.steps): who.steps for who in identities for form in who.forms}
             fresh = {mark: steps for mark, steps in named.items() if mark not in self._marks}
             if self._found.is_old:
                 self.read(upgrade=True)
             if fresh:
-                journal = Journal(self._path, journal_key(self._key, _NAME), at=self._at, disk=self._disk)
                 time = at.isoformat(timespec="seconds")
-                lines = [
+                records = [
                     {"hmac": mark, "time": time, **({"steps": steps} if steps else {})} for mark, steps in fresh.items()
                 ]
+                journal = Journal(self._path, self._journal_key, at=self._at, disk=self._disk)
                 try:
-                    journal.append(lines)
+                    journal.append(records)
                 finally:
                     self._at = journal.at
                     journal.close()
@@ -144,7 +139,7 @@ class SuppressionList:
         return list(self._at[:2])
 
     def had(self, pieces: int, mac: str) -> bool:
-        """Whether the list, as it was read, once was at a position: everybody who was on it then is on it now."""
+        """Whether the list, as it was read, was once at a position: everybody on it then is on it now."""
         return self._found.had(pieces, mac)
 
     def holds(self, role: Role, key: Key) -> bool:
@@ -154,7 +149,7 @@ class SuppressionList:
         )
 
     def rows_of(self, ids: Any, subjects: Any) -> list[bool]:
-        """Which rows of a block are those of somebody on the list: by their ids, or by any of their subjects."""
+        """Which rows of a block belong to somebody on the list: by their ids, or by any of their subjects."""
         known: dict[tuple[Role, Key], bool] = {}
 
         def is_held(role: Role, key: Key) -> bool:
@@ -185,12 +180,8 @@ class SuppressionList:
 def read_list(path: str | os.PathLike[str], key: str | os.PathLike[str]) -> SuppressionList:
     """The list in a file, with the operator's key in another.
 
-    Raises
-    ------
-    StoreError
-        When one of them cannot be read or does not exist, or the list is damaged or has nobody on it.
-    InputError
-        When the key is too short, or not that of the list.
+    Raises ``StoreError`` if one of them cannot be read or the list is damaged or empty, ``InputError`` if the key is
+    not that of the list.
     """
     if not os.path.exists(path):
         raise StoreError(f"{os.fspath(path)!s} does not exist: give the suppression list of the service.")
@@ -201,8 +192,8 @@ def read_list(path: str | os.PathLike[str], key: str | os.PathLike[str]) -> Supp
 
 
 @dataclass(frozen=True, repr=False)
-class Listed(Request):
-    """A request to forget all that a model stores of those on a list."""
+class ListedPeople(Request):
+    """A request to forget all rows of the people on a list."""
 
     listed: SuppressionList | None = None
 
@@ -212,13 +203,13 @@ class Listed(Request):
 
 
 def replay(path: str | os.PathLike[str], listed: SuppressionList, *, timeout: float | None = None) -> ForgetReport:
-    """A model from a backup forgets every stored id and subject that is on the list; durable on return.
+    """Make a model from a backup forget every stored id and subject that is on the list; durable on return.
 
-    *Law*: afterwards the list holds no id and no subject that the file stores. Again, it changes nothing.
+    *Law*: afterwards the list holds no id and no subject that the file stores. Repeating it changes nothing.
     """
-    (report,) = ModelFile(path, timeout=timeout).forget_together([Listed(listed=listed)], digests=True)
+    (report,) = ModelFile(path, timeout=timeout).forget_together([ListedPeople(listed=listed)], digests=True)
     return report
 
 
-def _plain(column: Sequence[Any] | Any) -> list[Any]:
+def _plain(column: Any) -> list[Any]:
     return column.tolist() if hasattr(column, "tolist") else list(column)

@@ -1,7 +1,7 @@
 """Bearer tokens: shown once when they are made, and kept as hashes.
 
-A token has 256 random bits, so a plain SHA-256 of it can be kept: there is nothing to guess. The file has one form for
-its tokens, and a checksum: one that is damaged, or was edited, is refused as a whole.
+A token has 256 random bits, so a plain SHA-256 of it can be kept: there is nothing to guess. The file has a canonical
+form and a checksum, so a damaged or edited file is refused as a whole.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ SCOPES = ("predict", "learn", "erase", "audit", "purge")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _LARGEST = 2**20  # bytes of a file of tokens
-_PREFIX = "erasable_"  # so that scanners of repositories and logs know one when they see it
+_PREFIX = "erasable_"  # so that scanners of repositories and logs recognise one
 
 
 @dataclass(frozen=True)
 class Token:
-    """What is kept of a token.
+    """The stored record of a token.
 
     Attributes
     ----------
     name : str
-        What people call it, and who is behind it: requests belong to the name that filed them. A token that is made
-        anew under the name of one that was revoked has its requests.
+        The controller: requests belong to the name that filed them. A token made anew under the name of a revoked one
+        has its requests.
     scopes : tuple of str
         Of ``SCOPES``.
     made : datetime
@@ -59,7 +59,7 @@ class Token:
         return "audit" in self.scopes
 
     def looks_for(self, controller: str | None) -> tuple[str, bool]:
-        """Whose request it asks about, and whether it may be that of whoever filed one, where nobody is named."""
+        """The controller whose request is meant, and whether those of others are meant too: see ``Ledger.entry``."""
         if controller is not None and self.audits:
             return controller, False
         return self.name, self.audits
@@ -68,73 +68,61 @@ class Token:
 def make_token(
     path: str | os.PathLike[str], name: str, scopes: Collection[str], *, expires: datetime | None = None
 ) -> str:
-    """A new token; its hash is added to a file, which is made where it is not there. The token is not shown again.
+    """Make a token and add its hash to a file, which is created if needed. The token is not shown again.
 
     Raises
     ------
     ConfigurationError
-        When the name is taken or cannot be one, when a scope is not known, or none is given.
+        When the name is taken or not allowed, a scope is unknown, or none is given.
     StoreError
+        When the file cannot be written.
     """
     if not _NAME.fullmatch(name):
         raise ConfigurationError("a token's name must be 1 to 64 letters, digits, points, hyphens or underscores.")
     if not scopes or set(scopes) - set(SCOPES):
         raise ConfigurationError(f"a token needs at least one of these scopes, and no other: {', '.join(SCOPES)}.")
     if expires is not None and expires.tzinfo is None:
-        raise ConfigurationError("the time when a token expires must say its time zone.")
+        raise ConfigurationError("the time when a token expires must have a time zone.")
     text = _PREFIX + secrets.token_urlsafe(32)
     made = datetime.now(UTC).replace(microsecond=0)
     with locked(path) as writer:
         known = writer.read(_parsed, limit=_LARGEST) if writer.exists() else []
         if name in (token.name for token in known):
-            raise ConfigurationError("there is a token of this name already: revoke that, or choose another name.")
+            raise ConfigurationError("a token of this name exists already: revoke it, or choose another name.")
         ordered = tuple(scope for scope in SCOPES if scope in scopes)
         writer.replace([_text([*known, Token(name, ordered, made, expires, _hash(text))])])
     return text
 
 
 def list_tokens(path: str | os.PathLike[str]) -> list[Token]:
-    """Those in a file, in the order in which they were made."""
+    """The tokens in a file, in the order in which they were made."""
     return read(path, _parsed, limit=_LARGEST)
 
 
 def revoke_token(path: str | os.PathLike[str], name: str) -> None:
-    """The token of this name is no longer one.
-
-    Raises
-    ------
-    ConfigurationError
-        When there is none.
-    """
+    """Remove the token of this name; ``ConfigurationError`` if it does not exist."""
     with locked(path) as writer:
         known = writer.read(_parsed, limit=_LARGEST) if writer.exists() else []
         left = [token for token in known if token.name != name]
         if len(left) == len(known):
-            raise ConfigurationError("there is no token of this name.")
+            raise ConfigurationError("no token of this name exists: erasable token list shows them.")
         writer.replace([_text(left)])
 
 
 class TokenFile:
-    """The tokens of a file, read again when it has changed; a file that is not there has none.
-
-    Parameters
-    ----------
-    path : str or path
-    clock : callable, optional
-        The time in UTC.
-    """
+    """The tokens of a file, read again when it has changed; a file that does not exist has none."""
 
     def __init__(self, path: str | os.PathLike[str], clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self._path, self._clock = os.path.abspath(path), clock
-        self._seen: tuple[int, ...] | None = None
+        self._read_facts: tuple[int, ...] | None = None
         self._tokens: list[Token] = []
 
     def of(self, text: str) -> Token | None:
-        """What is kept of a token; None where it is none, or has expired. All are compared, so time tells nothing."""
-        return self.known(_hash(text))
+        """The record of a token; None if it is unknown or has expired."""
+        return self.of_hash(_hash(text))
 
-    def known(self, sent: str) -> Token | None:
-        """The same, by the hash of a token."""
+    def of_hash(self, sent: str) -> Token | None:
+        """The record of a token with this hash. All are compared, so the time taken tells nothing."""
         self._read_again()
         found = None
         for token in self._tokens:
@@ -142,21 +130,16 @@ class TokenFile:
                 found = token
         return None if found is None or (found.expires is not None and found.expires <= self._clock()) else found
 
-    def scopes(self, text: str) -> frozenset[str]:
-        """What a token may do: nothing where it is none."""
-        token = self.of(text)
-        return frozenset() if token is None else frozenset(token.scopes)
-
     def _read_again(self) -> None:
         try:
             facts = os.stat(self._path)
         except FileNotFoundError:
-            self._seen, self._tokens = None, []
+            self._read_facts, self._tokens = None, []
             return
-        seen = (facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns)
-        if seen != self._seen:
+        now = (facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns)
+        if now != self._read_facts:
             self._tokens = list_tokens(self._path)
-            self._seen = seen
+            self._read_facts = now
 
 
 def _hash(text: str) -> str:
@@ -164,7 +147,7 @@ def _hash(text: str) -> str:
 
 
 def _text(tokens: list[Token], *, checked: bool = True) -> bytes:
-    listed: Any = [
+    listed = [
         {
             "name": token.name,
             "scopes": token.scopes,
@@ -178,12 +161,12 @@ def _text(tokens: list[Token], *, checked: bool = True) -> bytes:
     return json.dumps({"tokens": listed, **checksum}, indent=1).encode() + b"\n"
 
 
-def _parsed(head: bytes, _: Any) -> list[Token]:
+def _parsed(head: bytes, _: object) -> list[Token]:
     try:
         tokens = [_token(found) for found in json.loads(head)["tokens"]]
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError):
         raise StateFormatError("this is no file of tokens: erasable token make writes one.") from None
-    if head not in (_text(tokens), _text(tokens, checked=False)):  # the latter is from before there was a checksum
+    if head not in (_text(tokens), _text(tokens, checked=False)):  # version 0.1.0 wrote no checksum
         raise StateFormatError(
             "this file of tokens is damaged, or was edited by hand: put a copy of it back, or move it away and make "
             "the tokens anew."

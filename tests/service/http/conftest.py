@@ -23,7 +23,7 @@ from erasable import ErasableClassifier
 from erasable.audit.keys import new_key
 from erasable.service.http.app import create_app
 from erasable.service.http.configuration import Configuration
-from erasable.service.http.signing import Signer
+from erasable.service.http.opendsr import Signer
 from erasable.service.service import ErasureService
 from erasable.service.settings import Settings
 from erasable.service.tokens import SCOPES, TokenFile, make_token
@@ -104,7 +104,7 @@ def site(tmp_path_factory, rsa_files):
     made["all"] = make_token(tokens, "all", SCOPES)
     with (
         service,
-        serving(create_app(service, TokenFile(tokens), configuration, service.receipt_key, signer)) as base,
+        serving(create_app(service, TokenFile(tokens), configuration, signer)) as base,
         contextlib.ExitStack() as stack,
     ):
 

@@ -37,7 +37,7 @@ def own(tmp_path, rsa_files):
     )
     service, tokens, signer = made_of(configuration)
     token = make_token(tmp_path / "service" / "tokens.json", "all", SCOPES)
-    app = create_app(service, tokens, configuration, service.receipt_key, signer)
+    app = create_app(service, tokens, configuration, signer)
     with service, serving(app) as base, httpx.Client(base_url=base, timeout=PATIENCE) as http:
         http.headers["Authorization"] = f"Bearer {token}"
         yield SimpleNamespace(http=http, path=tmp_path, configuration=configuration)

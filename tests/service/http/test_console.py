@@ -17,7 +17,6 @@ from erasable.audit.receipts import Receipt, make_receipt
 from erasable.errors import BusyError, StoreError
 from erasable.models.access import StoredRow, StoredRows
 from erasable.schemas import DecodedCell
-from erasable.service.http.history import History
 from tests.service.http.conftest import PEOPLE
 from tests.waiting import PATIENCE, until
 
@@ -211,7 +210,7 @@ def test_a_list_typed_as_one_identity_is_pointed_out_before_and_after(open_page,
     page.get_by_text("No model stores anything under this identity.").wait_for()
     assert page.get_by_text("credit: nothing").count() == 1
     shot(page, "confirm-list")
-    assert all(PEOPLE[20] not in str(entry) for entry in site.service.entries())
+    assert all(PEOPLE[20] not in str(entry) for entry in site.service.ledger.entries())
     page.get_by_role("button", name="Erase", exact=True).click()
     page.get_by_text("It has separators.").wait_for()
     shown(page, page.get_by_role("link", name="Receipt of credit"), True)
@@ -276,11 +275,11 @@ def test_cells_of_a_model_with_a_schema_are_told_as_cells(site, visitor, monkeyp
 
 def test_a_form_of_another_site_does_nothing(site, visitor):
     visitor.enter(site.tokens["all"])
-    before = len(site.service.entries())
+    before = len(site.service.ledger.entries())
     for form in ({}, {"form": "guessed"}):
         answer = visitor.post("/requests", data={"type": "email", "format": "raw", "value": PEOPLE[0], **form})
         assert answer.status_code == 403
-    assert len(site.service.entries()) == before
+    assert len(site.service.ledger.entries()) == before
 
 
 @pytest.mark.parametrize("scope", ["predict", "learn", "purge"])
@@ -305,27 +304,18 @@ def test_a_request_that_is_cancelled_too_late_says_so(site, visitor, who):
     told = []
     for late in (False, True):
         request_id = str(uuid.uuid4())
-        with site.service.worker.turn():  # nothing is committed meanwhile
+        with site.service.worker.changing():  # nothing is committed meanwhile
             identity = site.service.identity("email", "raw", who)
             site.service.accept(request_id, "erasure", [identity], b"body", controller="erase")
             if not late:
                 answer = visitor.post(f"/requests/{request_id}/cancel", data=form)
                 assert answer.headers["location"] == f"/requests/{request_id}"
-        until(lambda: site.service.entry(request_id).settled)  # noqa: B023
+        until(lambda: site.service.ledger.entry(request_id).settled)  # noqa: B023
         answer = visitor.post(f"/requests/{request_id}/cancel", data=form)
-        told.append((answer.status_code, site.service.entry(request_id).state, "Too late to cancel" in answer.text))
+        told.append(
+            (answer.status_code, site.service.ledger.entry(request_id).state, "Too late to cancel" in answer.text)
+        )
     assert told == [(303, "cancelled", False), (409, "completed", True)]
-
-
-def test_counts_by_the_hour_are_in_no_file(site, visitor):
-    old = site.configuration.folder / "history.json"
-    old.write_text("[]")
-    shown = History(old, site.service)
-    assert not old.exists()
-    assert [hour.rows.keys() for hour in shown.hours()] == [{"credit", "named"}]
-    visitor.enter(site.tokens["audit"])
-    assert visitor.get("/").status_code == 200
-    assert not [path for path in site.configuration.folder.iterdir() if "history" in path.name]
 
 
 def test_cookies_are_kept_from_scripts_and_other_sites(site, visitor):
@@ -358,16 +348,16 @@ def send(site, visitor):
 
 
 def test_nothing_is_filed_before_it_is_confirmed(site, send):
-    before = len(site.service.entries())
+    before = len(site.service.ledger.entries())
     page = send("Person-01@example.org")
-    assert (page.status_code, len(site.service.entries())) == (200, before)
+    assert (page.status_code, len(site.service.ledger.entries())) == (200, before)
     assert "21 characters" in page.text
     assert "Spelling counts." in page.text
     assert "capitals are not small letters" in page.text
     assert "looks like a list" not in page.text
     assert send("Person-01@example.org", step="file").status_code == 303
-    entry = site.service.entries()[-1]
-    assert (len(site.service.entries()), entry.asked.characters) == (before + 1, (17, 32))
+    entry = site.service.ledger.entries()[-1]
+    assert (len(site.service.ledger.entries()), entry.asked.characters) == (before + 1, (17, 32))
     assert "capitals" in entry.asked.kinds
 
 
@@ -387,9 +377,9 @@ def test_what_may_be_a_mistake_is_pointed_out(send, value, found):
 
 @pytest.mark.parametrize("value", [" lead@ex.org", "lead@ex.org ", "lead\t@ex.org", ""])
 def test_names_that_are_hardly_meant_are_refused_as_typed(site, send, value):
-    before = len(site.service.entries())
+    before = len(site.service.ledger.entries())
     answer = send(value, step="file")
-    assert (answer.status_code, len(site.service.entries())) == (400, before)
+    assert (answer.status_code, len(site.service.ledger.entries())) == (400, before)
     assert "lead@ex.org" not in answer.text
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from erasable.estimators import base
 from erasable.models.model import Model
-from erasable.service.http import inference, tables
+from erasable.service.http import predictions, rows
 from erasable.service.http.problems import Refused
 from tests.service.http.test_hostile import another
 from tests.waiting import PATIENCE, until, with_longer
@@ -50,7 +50,7 @@ def test_learning_past_its_deadline_stops_and_leaves_the_model_as_it_was(site, s
     with_longer(0.5, given_up)
     assert slow_learning.ended.wait(PATIENCE)
     assert site.service.digest("named") == before
-    with site.service.worker.turn():  # which nobody holds
+    with site.service.worker.changing():  # which nobody holds
         pass
     assert site.as_("predict").get("/v2/models/named/ready").json() == {"ready": True}
 
@@ -70,7 +70,7 @@ def test_learning_for_a_client_that_has_gone_stops(site, slow_learning):
 
 
 def test_predicting_past_its_deadline_stops_between_blocks(site, monkeypatch):
-    calls, decision, predicted = [], Model.decision, inference.predicted
+    calls, decision, predicted = [], Model.decision, predictions.predicted
     answered, ended = threading.Event(), threading.Event()
 
     def slow(self, X):
@@ -86,10 +86,10 @@ def test_predicting_past_its_deadline_stops_between_blocks(site, monkeypatch):
 
     body = {"instances": np.ones((1000, 4)).tolist()}
     whole = site.as_("predict").post("/models/credit/invocations", json=body).json()
-    monkeypatch.setattr(tables, "_BLOCK", 10)
+    monkeypatch.setattr(rows, "_BLOCK", 10)
     assert site.as_("predict").post("/models/credit/invocations", json=body).json() == whole
     monkeypatch.setattr(Model, "decision", slow)
-    monkeypatch.setattr(inference, "predicted", watched)
+    monkeypatch.setattr(predictions, "predicted", watched)
 
     def given_up(deadline):
         with another(site, deadline=deadline) as http:

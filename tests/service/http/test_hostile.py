@@ -19,8 +19,8 @@ import pytest
 
 from erasable.service.http.app import create_app
 from erasable.service.http.connections import Connection
-from erasable.service.http.guard import Rates
-from erasable.service.http.signing import Signer
+from erasable.service.http.opendsr import Signer
+from erasable.service.http.site import Rates
 from erasable.service.tokens import TokenFile
 from tests.service.http.conftest import PEOPLE, serving
 from tests.waiting import PATIENCE, until, with_longer
@@ -102,7 +102,7 @@ def test_arrow_streams_that_were_tampered_with_are_refused(site):
 
 def test_waiting_is_told_in_whole_seconds(site):
     http, seen = site.as_("erase"), None
-    with site.service.worker.turn():  # nothing is committed meanwhile
+    with site.service.worker.changing():  # nothing is committed meanwhile
         for _ in range(site.service.settings.queue + 1):
             seen = http.post("/v2/requests", json=erasure())
         assert seen.status_code == 429
@@ -116,15 +116,15 @@ def test_who_may_only_erase_is_not_shown_what_receipts_wait_for(site, monkeypatc
     body = erasure()
     assert site.as_("erase").post("/v2/requests", json=body).status_code == 201
     name = body["subject_request_id"]
-    until(lambda: site.service.entry(name).settled and not site.service.entry(name).owes_receipts)
-    done = site.service.entry(name)
+    until(lambda: site.service.ledger.entry(name).settled and not site.service.ledger.entry(name).owes_receipts)
+    done = site.service.ledger.entry(name)
     unwell = dataclasses.replace(site.service.health(), ready=False, problem="canary")
     seen = {}
     for owed in (False, True):
         shown = dataclasses.replace(done, receipts=frozenset()) if owed else done
         with monkeypatch.context() as patch, httpx.Client(base_url=site.base, timeout=PATIENCE) as http:
-            patch.setattr(site.service, "entry", lambda *_, shown=shown, **__: shown)
-            patch.setattr(site.service, "entries", lambda _, shown=shown: [shown])
+            patch.setattr(site.service.ledger, "entry", lambda *_, shown=shown, **__: shown)
+            patch.setattr(site.service.ledger, "entries", lambda _, shown=shown: [shown])
             patch.setattr(site.service, "health", lambda: unwell)
             listed = site.as_("erase").get("/v1/requests").json()
             cookie = http.post("/login", data={"token": site.tokens["erase"]}).headers["set-cookie"].partition(";")[0]
@@ -284,7 +284,7 @@ def another(site, signer=None, **change):
     options = {"http": change.pop("http")} if "http" in change else {}
     configuration = dataclasses.replace(site.configuration, **change)
     tokens = TokenFile(site.configuration.folder / "tokens.json")
-    with serving(create_app(site.service, tokens, configuration, site.service.receipt_key, signer), **options) as base:
+    with serving(create_app(site.service, tokens, configuration, signer), **options) as base:
         headers = {"Authorization": f"Bearer {site.tokens['all']}"}
         with httpx.Client(base_url=base, headers=headers, timeout=2 * PATIENCE) as http:
             yield http
@@ -299,7 +299,7 @@ def test_learning_that_waits_is_given_up_in_time_and_takes_no_thread_from_others
         with (
             another(site, Signer(*rsa_files), deadline=deadline) as http,
             concurrent.futures.ThreadPoolExecutor(60) as pool,
-            site.service.worker.turn(),  # a commit that does not end
+            site.service.worker.changing(),  # a commit that does not end
         ):
             waiting = [pool.submit(learn, http, i) for i in range(60)]
             time.sleep(deadline / 3)

@@ -19,8 +19,9 @@ import pytest
 
 from erasable import ErasableClassifier, TableEncoder, load
 from erasable.audit.receipts import check_receipt
-from erasable.service.http.guard import HEADERS, Rates
-from erasable.service.http.own import model_state
+from erasable.service.http.api import model_state
+from erasable.service.http.envelope import HEADERS
+from erasable.service.http.site import Rates
 from erasable.service.purges import check_tombstone
 from tests.schemas.raw import draft, table
 from tests.service.http.conftest import PEOPLE, TYPES, X, Y
@@ -116,7 +117,7 @@ def test_requests_are_listed_with_nobodys_identity_and_counted(site):
     assert PEOPLE[3] not in figures
 
 
-OPEN = {"/v2/health/live", "/v2/health/ready", "/v2/discovery", "/v2/certificate", "/v1/discovery", "/v1/certificate"}
+OPEN = {"/v2/health/live", "/v2/health/ready", "/v2/discovery", "/v2/certificate"}
 
 
 def test_nothing_is_answered_without_a_token_but_health_discovery_and_the_certificate(site):
@@ -234,7 +235,7 @@ def test_the_line_of_the_page_waits_for_the_receipt(site, tmp_path):
     (line,) = (line.strip() for line in page.splitlines() if "-o receipt.json" in line)
     line, request_id = line.replace("localhost:8080", site.base), str(uuid.uuid4())
     who = site.service.identity("email", "raw", "nobody@example.org")
-    with site.service.worker.turn():  # nothing is committed meanwhile
+    with site.service.worker.changing():  # nothing is committed meanwhile
         site.service.accept(request_id, "erasure", [who], b"body", controller="all")
         environment = {**os.environ, "id": request_id, "officer": site.tokens["all"]}
         waiting = subprocess.Popen(["bash", "-c", line], cwd=tmp_path, env=environment)
@@ -273,12 +274,13 @@ def test_a_model_with_a_schema_has_as_many_features_as_the_schema_makes(tmp_path
     labels = raw.column("outcome").to_pylist()
     ErasableClassifier(feature_map=TableEncoder(schema)).fit(raw, labels).save(tmp_path / "raw.erasable")
     model = load(tmp_path / "raw.erasable").model_
-    service = SimpleNamespace(
+    site = SimpleNamespace(files={"raw": tmp_path / "raw.erasable"})
+    site.service = SimpleNamespace(
         snapshot=lambda name: SimpleNamespace(model=model, version="1"),
         verification=lambda name: None,
         digest=lambda name: "0" * 64,
     )
-    assert model_state(service, "raw", tmp_path / "raw.erasable").features == schema.n_features_out
+    assert model_state(site, "raw").features == schema.n_features_out
 
 
 @pytest.mark.parametrize(
@@ -300,9 +302,9 @@ def test_parts_of_a_body_are_put_together_to_such_as_cross_by_themselves(site, m
     body, crossed = lines(0, n=2, people="parts@example.org").encode(), []
     read = site.service.read
 
-    def watched(function, kind, parcel, *given, **options):
-        crossed.append([len(part) for part in parcel._parts])
-        return read(function, kind, parcel, *given, **options)
+    def watched(function, kind, packed, *given, **options):
+        crossed.append([len(part) for part in packed._parts])
+        return read(function, kind, packed, *given, **options)
 
     monkeypatch.setattr(site.service, "read", watched)
     blank = b" \n" * 40_000

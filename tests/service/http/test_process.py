@@ -24,10 +24,10 @@ import yaml
 
 from erasable import ErasableClassifier, load
 from erasable.errors import ConfigurationError, StoreError
-from erasable.service.entries import Entry, State
 from erasable.service.http.configuration import Configuration, read_configuration
+from erasable.service.http.opendsr import Signer
 from erasable.service.http.server import callbacks, made_of, serve
-from erasable.service.http.signing import Signer
+from erasable.service.requests import Entry, State
 from erasable.service.tokens import make_token
 from tests.service.http.conftest import IDS, PEOPLE, X, Y
 from tests.waiting import PATIENCE, until
@@ -361,7 +361,10 @@ def test_the_ledger_of_a_service_that_does_not_run_is_purged_by_command(tmp_path
     from erasable.cli.app import run
 
     ErasableClassifier(threshold=0.05).fit(X, Y, ids=IDS, subjects=PEOPLE).save(tmp_path / "credit.erasable")
+    (tmp_path / "service").mkdir(mode=0o700)
+    (tmp_path / "service" / "history.json").write_text("[]")
     service, _, _ = made_of(Configuration((tmp_path / "credit.erasable",), tmp_path / "service"))
+    assert not (tmp_path / "service" / "history.json").exists()  # its counts could tell who was stored
     with service:
         who = service.identity("controller_customer_id", "raw", PEOPLE[0])
         service.accept(str(uuid.uuid4()), "erasure", [who], b"body")

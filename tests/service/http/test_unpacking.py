@@ -16,11 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from erasable.errors import InputError
-from erasable.service.beside import Parcel
-from erasable.service.http import unpacking
-from erasable.service.http.learning import read_blocks
+from erasable.service.http import rows as unpacking
 from erasable.service.http.problems import Refused
-from erasable.service.http.unpacking import check_unpacked
+from erasable.service.http.rows import check_unpacked, read_blocks
+from erasable.service.processes import Packed
 from erasable.service.tokens import make_token
 from tests.service.http.test_process import home, start
 from tests.waiting import PATIENCE
@@ -71,7 +70,7 @@ def test_bits_are_refused_where_they_would_be_too_many_bytes_as_numbers(columns)
     table = {f"f{i}": pa.array(np.zeros(20_000, bool)) for i in range(columns)}
     body = streamed(pa.table(table | {"label": pa.array(np.arange(20_000) % 2 == 0)}))
     most, handed = 2**20, []
-    given = "application/vnd.apache.arrow.stream", Parcel(body), None, {"label": "label"}, (), most, 20_000
+    given = "application/vnd.apache.arrow.stream", Packed(body), None, {"label": "label"}, (), most, 20_000
     if columns == 1:
         read_blocks(*given, lambda *blocks: handed.extend(blocks))
         assert sum(len(block.opened().y) for block in handed) == 20_000
@@ -169,7 +168,7 @@ def read_lines(body, most_rows, most_bytes=2**20):
     """How often a sign of life came, and how many rows."""
     calls = []
     read_blocks(
-        "application/jsonl", Parcel(body), None, {"label": "label"}, (), most_bytes, most_rows,
+        "application/jsonl", Packed(body), None, {"label": "label"}, (), most_bytes, most_rows,
         lambda *blocks: calls.append(blocks),
     )  # fmt: skip
     return len(calls), sum(len(block.opened().y) for blocks in calls for block in blocks)

@@ -1,40 +1,39 @@
-"""All that an operator says, from a TOML file and from the environment."""
+"""The configuration of ``erasable serve``, from a TOML file, the environment and options."""
 
 from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
-from datetime import timedelta
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from ipaddress import ip_network
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Any, get_args, get_type_hints
+from typing import Any, get_type_hints
+
+from pydantic import TypeAdapter
 
 from erasable.errors import ConfigurationError
 from erasable.service.settings import Settings
 
 PREFIX = "ERASABLE_"
-_YES_OR_NO = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False, "": False}
 
 
 @dataclass(frozen=True)
 class Configuration:
-    """What runs where, and within which limits. Every name can be a line of a TOML file or a variable ``ERASABLE_…``.
+    """Paths, addresses and limits. Every name can be a line of a TOML file or a variable ``ERASABLE_…``.
 
     Attributes
     ----------
     models : tuple of path
         Model files, or folders of them. A model is called by its file's name without the ending.
     folder : path
-        The ledger of requests, the file of tokens and the outbox are kept here.
+        Holds the ledger, the tokens and the keys.
     host, port : str and int
-        Loopback unless told.
+        The address to listen at: loopback by default.
     tls_certificate, tls_key : path or None
-        PEM files to speak TLS with; without them a reverse proxy has to, unless it is loopback.
+        PEM files for TLS. Without them only loopback is served, or a reverse proxy has to speak TLS.
     public_url : str or None
-        How clients reach the service; by default from the address.
+        How clients reach the service; by default derived from the address.
     receipt_key : path or None
         Ed25519 key that signs receipts. By default ``receipts.pem`` in the folder, made at the first start.
     operator_key : path or None
@@ -43,9 +42,9 @@ class Configuration:
     opendsr_certificate, opendsr_key : path or None
         RSA certificate and key for OpenDSR; without them its routes are not served.
     processor_domain : str
-        What OpenDSR answers say they come from: the domain of the certificate.
+        The domain of that certificate, which OpenDSR answers name.
     suppression_list : path or None
-        Keep a list of those who were erased (as HMACs), and pass over their rows when learning.
+        Keep a list of erased people (as HMACs), and pass over their rows when learning.
     body_bytes, rows : int
         The largest body, and the most rows to learn or to predict in one.
     connections, connections_each : int
@@ -54,15 +53,15 @@ class Configuration:
         Addresses or networks of proxies before the service. Each stands for many clients: ``connections_each`` does
         not apply to it, and the proxy has to limit its clients itself.
     head_bytes, head_seconds : int and float
-        The longest head of a request, of which the address may be a quarter, and the seconds until it is whole.
+        The longest head of a request, of which the address may be a quarter, and the seconds until it is complete.
     rate, burst : float and int
         Requests a second for each token, and how many at once.
     deadline : float
-        Seconds after which a request that is not answered is given up with 504.
+        Seconds after which a request is given up with 504.
     drain : float
-        Seconds to finish what was accepted when the service is told to stop.
+        Seconds to finish accepted requests when the service is told to stop.
     service : Settings
-        What the service itself is told; see ``erasable.service.settings``.
+        The settings of the service itself; see ``erasable.service.settings``.
     """
 
     models: tuple[Path, ...]
@@ -113,13 +112,7 @@ class Configuration:
         return f"{'http' if self.tls_certificate is None else 'https'}://{self.host}:{self.port}"
 
     def model_files(self) -> dict[str, Path]:
-        """Every model file by its name.
-
-        Raises
-        ------
-        ConfigurationError
-            When there is none, one is not there, or two have one name.
-        """
+        """Every model file by its name; ``ConfigurationError`` if one is missing or two have one name."""
         found: dict[str, Path] = {}
         for given in self.models:
             if not given.exists():
@@ -134,69 +127,60 @@ class Configuration:
 
 
 def read_configuration(
-    path: str | os.PathLike[str] | None,
-    environment: Mapping[str, str] | None = None,
-    **given: Any,
+    path: str | os.PathLike[str] | None, environment: Mapping[str, str] | None = None, **given: object
 ) -> Configuration:
-    """What was given here, else in the environment, else in the file, else the defaults.
+    """The given values, else those of the environment, else those of the file, else the defaults.
 
     Raises
     ------
     ConfigurationError
         When a name is not known, or a value cannot be used.
     """
-    told: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     if path is not None:
         try:
-            told = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+            values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             raise ConfigurationError(f"{os.fspath(path)} cannot be read as TOML: {error}") from error
-    types: dict[type, dict[str, Any]] = {
-        Configuration: get_type_hints(Configuration),
-        Settings: get_type_hints(Settings),
-    }
-    names: dict[str, type] = {f.name: Configuration for f in fields(Configuration) if f.name != "service"}
-    names |= {f.name: Settings for f in fields(Settings)}
+    types = {Configuration: get_type_hints(Configuration), Settings: get_type_hints(Settings)}
+    del types[Configuration]["service"]
+    known = types[Configuration] | types[Settings]
     environment = os.environ if environment is None else environment
-    told |= {name: environment[key] for name in names if (key := PREFIX + name.upper()) in environment}
-    told |= {name: value for name, value in given.items() if value is not None}
-    if unknown := sorted(set(told) - set(names)):
+    values |= {name: environment[key] for name in known if (key := PREFIX + name.upper()) in environment}
+    values |= {name: value for name, value in given.items() if value is not None}
+    if unknown := sorted(set(values) - set(known)):
         raise ConfigurationError(f"the configuration has names that are not known: {', '.join(unknown)}.")
-    read = {name: _value(name, types[names[name]][name], value) for name, value in told.items()}
-    own = {name: value for name, value in read.items() if names[name] is Settings}
-    rest = {name: value for name, value in read.items() if names[name] is Configuration}
-    if "models" not in rest:
+    if "models" not in values:
         raise ConfigurationError("name the models to serve: model files, or folders that hold some.")
-    rest.setdefault("folder", Path("erasable-service"))
-    return Configuration(**rest, service=Settings(**own))
+    values = {"folder": "erasable-service"} | values
+    read = {name: _read(name, known[name], value) for name, value in values.items()}
+    settings = Settings(**{name: value for name, value in read.items() if name in types[Settings]})
+    return Configuration(
+        **{name: value for name, value in read.items() if name in types[Configuration]}, service=settings
+    )
 
 
-def _value(name: str, kind: Any, value: Any) -> Any:
-    """A value of a file, of the environment or of the command line as what the configuration holds."""
-    if isinstance(kind, UnionType):
-        (kind,) = (one for one in get_args(kind) if one is not NoneType)
+def _pairs(text: str) -> list[list[str]]:
+    return [[side.strip() for side in part.split("=", 1)] for part in text.split(",")]
+
+
+#: How values that are no single number, text or path are written as one text, in the environment.
+_TEXTS: dict[str, Callable[[str], object]] = {
+    "models": lambda text: text.split(os.pathsep),
+    "callback_hosts": lambda text: text.replace(",", " ").split(),
+    "proxies": lambda text: text.replace(",", " ").split(),
+    "identity_types": lambda text: dict(_pairs(text)),
+    "identity": lambda text: {role: steps.split("+") for role, steps in _pairs(text)},
+    **dict.fromkeys(("promise", "access_for", "keep_for"), float),
+}
+
+
+def _read(name: str, kind: Any, value: object) -> Any:
+    """A value of a file, of the environment or of an option as the type that the configuration has."""
     try:
-        if kind is timedelta:
-            return timedelta(seconds=float(value))
-        if kind is bool:
-            return value if isinstance(value, bool) else _YES_OR_NO[value.lower()]
-        if kind in (int, float, str):
-            return kind(value)
-        if name == "models":
-            parts = value.split(os.pathsep) if isinstance(value, str) else value
-            return tuple(Path(part) for part in parts)
-        if name in ("callback_hosts", "proxies"):
-            hosts = value.replace(",", " ").split() if isinstance(value, str) else value
-            return (frozenset if name == "callback_hosts" else tuple)(host.lower() for host in hosts)
-        if name == "identity":
-            if not isinstance(value, str):
-                return value
-            told = [part.split("=", 1) for part in value.split(",")]
-            return {role.strip(): steps.strip().split("+") for role, steps in told}
-        if name == "identity_types":
-            pairs = [part.split("=", 1) for part in value.split(",")] if isinstance(value, str) else value.items()
-            return {key.strip(): role.strip() for key, role in pairs}
-        assert kind is Path
-        return Path(value)
-    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
+        if isinstance(value, str) and name in _TEXTS:
+            value = _TEXTS[name](value)
+        found: Any = TypeAdapter(kind).validate_python(value)
+        return type(found)(map(str.lower, found)) if name in ("callback_hosts", "proxies") else found
+    except ValueError as error:
         raise ConfigurationError(f"{name} has a value that cannot be used.") from error

@@ -1,4 +1,4 @@
-"""Connections and what may arrive over them before anybody has shown a token.
+"""Limits on connections, and on what arrives over them before a token is checked.
 
 A listener closes surplus connections as it accepts them, before TLS begins. A connection counts bytes as they arrive,
 before the parser keeps them. Warnings that clients can cause are logged at a bounded rate.
@@ -32,7 +32,7 @@ _LINES, _PER = 20, 60.0  # warnings of one kind that are written in so many seco
 
 
 class _HeadWithBody:
-    """A transport that sends the head of an answer together with what follows, and not by itself."""
+    """A transport that sends the head of an answer together with its body, in one packet."""
 
     def __init__(self, transport: Any) -> None:
         self._transport, self._head = transport, b""
@@ -41,7 +41,7 @@ class _HeadWithBody:
         return getattr(self._transport, name)
 
     def write(self, data: bytes) -> None:
-        """Send, unless the head of an answer begins here; one that only says to go on (1xx) is none."""
+        """Send, unless this is the head of an answer; a 1xx answer has no body and is sent."""
         if data.startswith(b"HTTP/1.1 ") and not data.startswith(b"HTTP/1.1 1") and not self._head:
             self._head = data
         else:
@@ -54,24 +54,20 @@ class _HeadWithBody:
             self.write(b"")
 
     def close(self) -> None:
-        """Send what is left, and no more."""
+        """Send what is left, and close."""
         self.flush()
         self._transport.close()
 
 
 class _TooMuch(Exception):  # noqa: N818 - an answer
-    """More than a client may send before its request is looked at."""
+    """The client sent more than it may before its request is handled."""
 
 
 class Connection(HttpToolsProtocol):
-    """A connection that limits the head of a request in bytes, headers and seconds. Bodies have their own limits.
+    """A connection that limits the head of a request in bytes, headers and seconds; see ``Configuration``.
 
-    Attributes
-    ----------
-    head_bytes : int
-        The most bytes of a head, or of anything else that is no body; the address may have a quarter of them.
-    seconds : float
-        From the first byte of a head, or from the beginning of the connection, until the head is whole.
+    ``head_bytes`` also bounds anything else that is no body. ``seconds`` count from the first byte of a head, or from
+    the beginning of the connection. Bodies have their own limits.
     """
 
     head_bytes = Configuration.head_bytes
@@ -129,7 +125,7 @@ class Connection(HttpToolsProtocol):
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """Hand the request on; what follows is under its deadline."""
+        """Pass the request on; from here on its deadline applies."""
         super().on_headers_complete()
         self._unused, self._in_head = 0, False
         self._expect_no_head()
@@ -152,7 +148,7 @@ class Connection(HttpToolsProtocol):
         super().on_response_complete()
 
     def send_400_response(self, msg: str) -> None:
-        """Say what is wrong, unless another answer is under way, and close."""
+        """Answer with the refusal, unless another answer is being sent, and close."""
         if self._idle:
             status = f"{self._refusal} {HTTPStatus(self._refusal).phrase}"
             head = f"HTTP/1.1 {status}\r\ncontent-type: text/plain\r\nconnection: close\r\n"
@@ -184,13 +180,13 @@ class Connection(HttpToolsProtocol):
             self._close()
 
     def _close(self) -> None:
-        """Close, and soon after that no longer wait for a client that does not end TLS or read the answer."""
+        """Close, and abort soon after if the client does not end TLS or read the answer."""
         self.transport.close()
         self.loop.call_later(_LINGERING, self.transport.abort)
 
 
 class _Accepted(socket.socket):
-    """A connection that says when it is closed."""
+    """A connection that calls ``closed`` when it is closed."""
 
     closed: Callable[[], None] | None = None
 
@@ -204,14 +200,9 @@ class _Accepted(socket.socket):
 class Listener(socket.socket):
     """A listening socket that closes connections beyond the limits as soon as it has accepted them.
 
-    Parameters
-    ----------
-    family : int
-    limits : Configuration
-        ``connections`` in all and ``connections_each`` for each address; ``proxies`` stand for many clients, so that
-        only the first applies to them. A network of 2^64 IPv6 addresses counts as one address.
-    opened : Counter
-        How many connections each address has, shared by all listeners.
+    The limits are ``connections`` in all and ``connections_each`` for each address; ``proxies`` stand for many clients,
+    so only the first applies to them. A network of 2^64 IPv6 addresses counts as one address. ``opened`` has the number
+    of connections of each address, and is shared by all listeners.
     """
 
     def __init__(self, family: int, limits: Configuration, opened: Counter[Any]) -> None:
@@ -220,7 +211,7 @@ class Listener(socket.socket):
         self._proxies = [ipaddress.ip_network(text) for text in limits.proxies]
 
     def accept(self) -> tuple[socket.socket, Any]:
-        """Accept a connection; ``BlockingIOError`` where it was one too many, as if there had been none."""
+        """Accept a connection; ``BlockingIOError``, as if there had been none, if it is one too many."""
         descriptor, address = self._accept()  # type: ignore[attr-defined]
         accepted = _Accepted(self.family, self.type, self.proto, fileno=descriptor)
         client = _client(address)
@@ -243,22 +234,8 @@ class Listener(socket.socket):
 
 
 def listeners(limits: Configuration) -> list[socket.socket]:
-    """Sockets bound to the configured host and port, with enough descriptors for the connections they may accept.
-
-    Raises
-    ------
-    ConfigurationError
-        When the address cannot be used, or the process may not open so many files.
-    """
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = limits.connections + _OTHER_FILES
-    if soft != resource.RLIM_INFINITY and soft < needed:
-        if hard != resource.RLIM_INFINITY and hard < needed:
-            raise ConfigurationError(
-                f"connections = {limits.connections} needs {needed} open files, and this process may open {hard}: "
-                "raise that limit (LimitNOFILE, ulimit -n), or allow fewer connections."
-            )
-        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
+    """Sockets bound to the configured host and port; ``ConfigurationError`` if the address cannot be used."""
+    _allow_files(limits)
     bound: list[socket.socket] = []
     opened: Counter[Any] = Counter()
     try:
@@ -284,8 +261,21 @@ def listeners(limits: Configuration) -> list[socket.socket]:
     return bound
 
 
+def _allow_files(limits: Configuration) -> None:
+    """Raise the limit of open files to what the connections need."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = limits.connections + _OTHER_FILES
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        if hard != resource.RLIM_INFINITY and hard < needed:
+            raise ConfigurationError(
+                f"connections = {limits.connections} needs {needed} open files, and this process may open {hard}: "
+                "raise that limit (LimitNOFILE, ulimit -n), or allow fewer connections."
+            )
+        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
+
+
 class FewerLines(logging.Filter):
-    """Lets each place in the code write some warnings a minute, and then says how many it left out."""
+    """Lets each place in the code log some warnings a minute, and then says how many were left out."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
@@ -308,7 +298,7 @@ class FewerLines(logging.Filter):
 
 
 def bound_logs() -> None:
-    """Have the loggers that clients can make write do so at a bounded rate."""
+    """Bound the rate of the loggers that clients can make write."""
     for name in ("uvicorn.error", "asyncio", log.name):
         logger = logging.getLogger(name)
         if not any(isinstance(one, FewerLines) for one in logger.filters):

@@ -1,340 +1,376 @@
-"""The console: pages for a privacy officer, at ``/``. All of the journey works without JavaScript.
+"""The console: pages for a privacy officer, at ``/``. All of it works without JavaScript.
 
-Who may erase files requests and follows them. Who may audit sees the state, verifies it, and gets receipts.
+Tokens that may erase file requests and follow them. Tokens that may audit see the state, verify it, and get receipts.
 """
 
 from __future__ import annotations
 
 import hmac
-import json
+import unicodedata
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import quote, urljoin
 
-from fastapi import APIRouter, FastAPI, Request
+from fastapi import APIRouter, Depends, FastAPI, Request
 from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.concurrency import run_in_threadpool
 
-from erasable.audit.keys import PublicKey
 from erasable.audit.receipts import check_receipt
-from erasable.core.names import told_spelling
+from erasable.core.names import listed_in, told_spelling
 from erasable.errors import ConflictError, ErasableError
-from erasable.service.entries import Entry, State
-from erasable.service.health import Health
-from erasable.service.http.charts import HEIGHT, WIDTH, history_charts
-from erasable.service.http.configuration import Configuration
-from erasable.service.http.confirming import told_of
-from erasable.service.http.guard import Guard
-from erasable.service.http.history import History
-from erasable.service.http.opendsr import moment
-from erasable.service.http.own import Filed, checked, filed, model_state, receipt_file
+from erasable.pages import render
+from erasable.service.http.api import Filed, checked, filed, model_state, receipt_file
+from erasable.service.http.envelope import waiting_of
+from erasable.service.http.opendsr import rfc3339
 from erasable.service.http.problems import Refused, refusal_of
-from erasable.service.http.sessions import COOKIE, SECONDS, Session, Sessions
-from erasable.service.service import ErasureService
+from erasable.service.http.site import Session, Site, TheSite, check_scopes, site_of
+from erasable.service.requests import Entry, Identity, State
 from erasable.service.tokens import Token
 
-_FORM_BYTES, _LOGIN_BYTES = 2**18, 2**13  # forms are read in the loop, and that to sign in from anybody
-_KEPT = "What was accepted is kept, and carried out as soon as all is well. The operator is told what is wrong."
-_HERE = Path(__file__).parent
+COOKIE = "erasable_session"
+_FORM_BYTES, _LOGIN_BYTES = 2**18, 2**13  # forms are read in the event loop, and that to sign in from anybody
+_KEPT = "Accepted requests are kept, and carried out as soon as it is ready. The operator sees what is wrong."
 _STATIC = {"console.css": "text/css", "console.js": "text/javascript", "icon.svg": "image/svg+xml"}
+_MOST_NAMED = 8  # characters beyond ASCII that the page to confirm names
 
-
-def add_routes(
-    app: FastAPI,
-    service: ErasureService,
-    guard: Guard,
-    configuration: Configuration,
-    receipt_key: PublicKey,
-) -> None:
-    """Serve the pages."""
-    router, sessions = APIRouter(include_in_schema=False), Sessions(guard)
-    files = configuration.model_files()
-    history = History(configuration.folder / "history.json", service)
-    pages = Environment(
-        loader=PackageLoader("erasable.service.http"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
-    )
-    pages.filters |= {"size": _size, "when": _shown, "whose": _whose}
-
-    def page(name: str, *answer: Any, **values: Any) -> HTMLResponse:
-        return HTMLResponse(pages.get_template(name).render(**values), *answer)
-
-    def who(request: Request, *scopes: str) -> tuple[Session, Token]:
-        found = sessions.of(request)
-        if found is None:
-            raise _SignIn
-        guard.count(found[1])
-        if scopes and set(scopes).isdisjoint(found[1].scopes):
-            raise Refused(403, f"this token lacks the scope {' or '.join(scopes)}.")
-        return found
-
-    async def form_of(request: Request, session: Session | None) -> Mapping[str, str]:
-        """The fields of a form that this service made; ``Refused`` where another site sent it."""
-        host = request.headers.get("host", "").lower()
-        own = urljoin(configuration.url, "/")[:-1].lower(), f"http://{host}", f"https://{host}"
-        fetched = request.headers.get("sec-fetch-site", "same-origin")
-        if fetched not in ("same-origin", "none") or request.headers.get("origin", own[0]) not in own:
-            raise Refused(403, "this form was sent by a page of another site.")
-        async with request.form(max_files=1, max_fields=16, max_part_size=_FORM_BYTES) as sent:
-            told: dict[str, str] = {}
-            for name, value in sent.items():
-                told[name] = value if isinstance(value, str) else (await value.read()).decode("utf-8", "replace")
-        if session is not None and not hmac.compare_digest(told.get("form", "").encode(), session.form.encode()):
-            raise Refused(403, "this form is out of date: go back, load the page again and send it once more.")
-        return told
-
-    def shared(request: Request, session: Session, token: Token) -> dict[str, Any]:
-        return {
-            "token": token,
-            "may_audit": token.audits,
-            "may_erase": "erase" in token.scopes,
-            "form": session.form,
-            "health": _told(service.health(), token),
-            "path": request.url.path,
-        }
-
-    def seen(token: Token) -> list[Entry]:
-        """Requests that somebody may see: all, or those of their own."""
-        return service.entries(None if token.audits else token.name)
-
-    def whose(request: Request, token: Token) -> str:
-        """Whose request an address means where several have one of its id: the reader's, unless an auditor says so."""
-        return request.query_params.get("controller", token.name) if token.audits else token.name
-
-    @router.get("/")
-    async def overview(request: Request) -> Response:
-        session, token = who(request)
-        common = shared(request, session, token)
-        if not (common["may_erase"] or common["may_audit"]):
-            return page("scopes.html", **common)
-        entries = seen(token)
-        waiting = [entry for entry in entries if entry.settled is None]
-        values: dict[str, Any] = {
-            "total": len(entries),
-            "completed": sum(entry.state is State.COMPLETED for entry in entries),
-            "waiting": len(waiting),
-            "overdue": sum(entry.expected < datetime.now(UTC) for entry in waiting),
-            "models": [],
-            "charts": [],
-        }
-        if common["may_audit"]:
-            values["models"] = [
-                {
-                    **(await run_in_threadpool(model_state, service, name, path)).model_dump(),
-                    "forecast": _forecast(path),
-                }
-                for name, path in files.items()
-            ]
-            hours = await run_in_threadpool(history.hours)
-            values["charts"] = history_charts(hours, list(files))
-        return page(
-            "overview.html", **common, **values, width=WIDTH, height=HEIGHT, recent=_listed(entries[-5:], token)
-        )
-
-    def requests_page(request: Request, session: Session, token: Token, *answer: Any, **values: Any) -> HTMLResponse:
-        entries = seen(token)
-        return page(
-            "requests.html",
-            *answer,
-            **shared(request, session, token),
-            entries=_listed(entries[-200:], token),
-            total=len(entries),
-            types=sorted(configuration.service.identity_types),
-            **{"problem": None, "typed": {}, **values},
-        )
-
-    @router.get("/requests")
-    async def requests(request: Request) -> Response:
-        return requests_page(request, *who(request, "erase", "audit"))
-
-    @router.post("/requests")
-    async def file(request: Request) -> Response:
-        session, token = who(request, "erase")
-        told = await form_of(request, session)
-        request_id = str(uuid.uuid4())
-        try:
-            kind: Any = told.get("kind", "erasure")
-            if kind not in ("erasure", "access"):
-                raise Refused(400, "a request is an erasure or an access.")
-            if not (value := told.get("value", "")):
-                raise Refused(400, "say who asks: the identity is empty.")
-            identity = service.identity(told.get("type", ""), told.get("format", "raw"), value)
-            if (step := told.get("step")) != "file":
-                stored = None
-                if step == "look up" and token.audits:
-                    found = await run_in_threadpool(service.look_up, [identity])
-                    stored = {name: len(rows.rows) for name, rows in found.items()}
-                given = {"kind": kind, "type": told["type"], "format": identity.format, "stored": stored}
-                return page("confirm.html", **shared(request, session, token), **given, **told_of(identity))
-            await run_in_threadpool(service.accept, request_id, kind, [identity], request_id.encode(), (), token.name)
-        except (ErasableError, Refused) as error:
-            refused = refusal_of(error)
-            assert refused is not None
-            answer = refused.status, refused.headers
-            return requests_page(request, session, token, *answer, problem=refused.detail, typed=told)
-        return RedirectResponse(f"/requests/{request_id}", 303)
-
-    @router.get("/requests/{request_id}")
-    async def one(request: Request, request_id: str) -> Response:
-        return await request_page(request, *who(request, "erase", "audit"), request_id)
-
-    async def request_page(
-        request: Request, session: Session, token: Token, request_id: str, *answer: Any, too_late: bool = False
-    ) -> HTMLResponse:
-        entry = service.entry(request_id, whose(request, token), others=token.audits)
-        receipts = await run_in_threadpool(service.receipts, request_id, entry.controller) if token.audits else None
-        return page(
-            "request.html",
-            *answer,
-            **shared(request, session, token),
-            entry=filed(entry, audits=token.audits),
-            **_way(entry, token),
-            receipts=sorted(receipts or ()),
-            too_late=too_late,
-            spelling=told_spelling(entry.spelling),
-            separated=entry.asked is not None and "separators" in entry.asked.kinds,
-        )
-
-    @router.post("/requests/{request_id}/cancel")
-    async def cancel(request: Request, request_id: str) -> Response:
-        session, token = who(request, "erase")
-        await form_of(request, session)
-        try:
-            entry = await run_in_threadpool(service.cancel, request_id, whose(request, token), others=token.audits)
-        except ConflictError:
-            return await request_page(request, session, token, request_id, 409, too_late=True)
-        return RedirectResponse(f"/requests/{entry.request_id}{_whose(entry, token)}", 303)
-
-    @router.get("/requests/{request_id}/state.json")
-    async def state(request: Request, request_id: str) -> Response:
-        _, token = who(request, "erase", "audit")
-        return JSONResponse(_way(service.entry(request_id, whose(request, token), others=token.audits), token))
-
-    @router.get("/requests/{request_id}/receipts/{model}")
-    async def receipt(request: Request, request_id: str, model: str) -> Response:
-        _, token = who(request, "audit")
-        found = await run_in_threadpool(service.receipts, request_id, whose(request, token))
-        if not found or model not in found:
-            raise Refused(404, "there is no such receipt, or not yet.")
-        return Response(found[model], headers=receipt_file(model, request_id), media_type="application/json")
-
-    @router.get("/requests/{request_id}/stored")
-    async def stored(request: Request, request_id: str) -> Response:
-        session, token = who(request, "audit")
-        found = await run_in_threadpool(service.stored_of, request_id, whose(request, token))
-        told = {name: rows.as_json() for name, rows in found.items()}
-        query = f"?{request.url.query}" if request.url.query else ""
-        values: dict[str, Any] = {"request_id": request_id, "query": query, "stored": told}
-        return page("stored.html", **shared(request, session, token), **values)
-
-    @router.post("/verify/{model}")
-    async def verify(request: Request, model: str) -> Response:
-        session, _ = who(request, "audit")
-        await form_of(request, session)
-        await run_in_threadpool(service.verify, model)
-        return RedirectResponse("/", 303)
-
-    @router.get("/verify/{model}/state.json")
-    async def verification(request: Request, model: str) -> Response:
-        who(request, "audit")
-        found = service.verification(model)
-        return JSONResponse(None if found is None else checked(found).model_dump())
-
-    def receipts_page(request: Request, session: Session, token: Token, *answer: Any, **values: Any) -> HTMLResponse:
-        given = {"result": None, "problem": None, "keyid": receipt_key.keyid, **values}
-        return page("receipts.html", *answer, **shared(request, session, token), **given)
-
-    @router.get("/receipts")
-    async def check_page(request: Request) -> Response:
-        return receipts_page(request, *who(request, "erase", "audit"))
-
-    @router.post("/receipts")
-    async def check(request: Request) -> Response:
-        session, token = who(request, "erase", "audit")
-        told = await form_of(request, session)
-        try:
-            found = check_receipt(told.get("file") or told.get("text", ""), receipt_key)
-        except ErasableError as error:
-            return receipts_page(request, session, token, 400, problem=str(error))
-        now = {name: await run_in_threadpool(service.digest, name) for name in files} if token.audits else {}
-        result = {
-            "request_id": found.request_id,
-            "model": found.model,
-            "asked": None if found.asked is None else str(found.asked),
-            "spelling": None if found.normalisation is None else told_spelling(found.normalisation),
-            "requested": moment(found.requested_at),
-            "completed": moment(found.completed_at),
-            "digest": found.state_after,
-            "guarantee": found.guarantee,
-            "is_now": [name for name, digest in now.items() if digest == found.state_after],
-            "compared": bool(now),
-        }
-        return receipts_page(request, session, token, result=result)
-
-    @router.get("/login")
-    async def sign_in(request: Request) -> Response:
-        return page("login.html", problem=None)
-
-    @router.post("/login")
-    async def signed_in(request: Request) -> Response:
-        told = await form_of(request, None)
-        try:
-            name = sessions.begin(told.get("token", "").strip())
-        except Refused as refused:
-            invalid = "This is no valid token, or it was revoked. Ask the operator for a new one."
-            problem = invalid if refused.status == 401 else refused.detail
-            return page("login.html", refused.status, refused.headers, problem=problem)
-        answer = RedirectResponse("/", 303)
-        secure = configuration.url.startswith("https")
-        answer.set_cookie(COOKIE, name, max_age=int(SECONDS), httponly=True, samesite="strict", secure=secure)
-        return answer
-
-    @router.post("/logout")
-    async def sign_out(request: Request) -> Response:
-        session, _ = who(request)
-        await form_of(request, session)
-        sessions.end(request)
-        answer = RedirectResponse("/login", 303)
-        answer.delete_cookie(COOKIE)
-        return answer
-
-    @router.get("/api")
-    async def described(request: Request) -> Response:
-        session, token = who(request)
-        return page("api.html", **shared(request, session, token), api=app.openapi())
-
-    @router.get("/static/{name}")
-    async def static(name: str) -> Response:
-        if name not in _STATIC:
-            raise Refused(404, "there is no such file.")
-        body = (_HERE / "static" / name).read_bytes()
-        return Response(body, headers={"Cache-Control": "max-age=3600"}, media_type=_STATIC[name])
-
-    async def sent_away(request: Request, error: Exception) -> Response:
-        return RedirectResponse("/login", 303)
-
-    app.add_exception_handler(_SignIn, sent_away)
-    app.include_router(router)
-
-    def as_page(request: Request, refused: Refused) -> Response:
-        try:
-            found = sessions.of(request)
-        except ErasableError:  # tokens cannot be read: nobody is signed in
-            found = None
-        common = {} if found is None else shared(request, *found)
-        lost = refused.status == 404 and "route" not in request.scope
-        values = {**common, "signed_in": found is not None, "refused": refused, "lost": lost}
-        return page("problem.html", refused.status, refused.headers, **values)
-
-    app.state.as_page = as_page
+router = APIRouter(include_in_schema=False)
 
 
 class _SignIn(Exception):  # noqa: N818 - an answer
     """Nobody is signed in."""
+
+
+class Viewer:
+    """A person who is signed in, and the request for a page."""
+
+    def __init__(self, request: Request, session: Session, token: Token) -> None:
+        self.request, self.session, self.token = request, session, token
+        self.site: Site = site_of(request)
+
+    @property
+    def entries(self) -> list[Entry]:
+        """The requests that the viewer may see: all, or the viewer's own."""
+        return self.site.service.ledger.entries(None if self.token.audits else self.token.name)
+
+    @property
+    def controller(self) -> str:
+        """Whose request an address means: the viewer's, unless an auditor's address names another controller."""
+        name = self.token.name
+        return self.request.query_params.get("controller", name) if self.token.audits else name
+
+    def entry(self, request_id: str) -> Entry:
+        """The request of an address."""
+        return self.site.service.ledger.entry(request_id, self.controller, self.token.audits)
+
+    def page(
+        self, name: str, status: int = 200, headers: Mapping[str, str] | None = None, **values: Any
+    ) -> HTMLResponse:
+        """A page for the viewer."""
+        health = self.site.service.health()
+        if not self.token.audits and health.problem is not None:  # it may say that somebody is stored again
+            health = replace(health, problem=_KEPT)
+        common = {
+            "token": self.token,
+            "may_audit": self.token.audits,
+            "may_erase": "erase" in self.token.scopes,
+            "form": self.session.form,
+            "health": health,
+            "path": self.request.url.path,
+        }
+        return _page(name, status, headers, **common, **values)
+
+
+async def signed_in(request: Request, site: TheSite) -> Viewer:
+    """A dependency: the viewer."""
+    found = site.session(request.cookies.get(COOKIE, ""))
+    if found is None:
+        raise _SignIn
+    site.count(found[1])
+    return Viewer(request, *found)
+
+
+AnyViewer = Annotated[Viewer, Depends(signed_in)]
+
+
+def _viewer(*scopes: str) -> Callable[[Viewer], Viewer]:
+    """A dependency: the viewer, whose token has one of these scopes."""
+
+    def viewer(viewer: AnyViewer) -> Viewer:
+        check_scopes(viewer.token, *scopes)
+        return viewer
+
+    return viewer
+
+
+Follower = Annotated[Viewer, Depends(_viewer("erase", "audit"))]
+Filer = Annotated[Viewer, Depends(_viewer("erase"))]
+Auditor = Annotated[Viewer, Depends(_viewer("audit"))]
+
+
+async def login_form(request: Request, site: TheSite) -> Mapping[str, str]:
+    """A dependency: the fields of a form; ``Refused`` if a page of another site sent it."""
+    host = request.headers.get("host", "").lower()
+    own = urljoin(site.configuration.url, "/")[:-1].lower(), f"http://{host}", f"https://{host}"
+    fetched = request.headers.get("sec-fetch-site", "same-origin")
+    if fetched not in ("same-origin", "none") or request.headers.get("origin", own[0]) not in own:
+        raise Refused(403, "this form was sent by a page of another site.")
+    waiting = waiting_of(request)
+    waiting.body_bytes = min(waiting.body_bytes, _LOGIN_BYTES if request.url.path == "/login" else _FORM_BYTES)
+    async with request.form(max_files=1, max_fields=16, max_part_size=_FORM_BYTES) as sent:
+        fields: dict[str, str] = {}
+        for name, value in sent.items():
+            fields[name] = value if isinstance(value, str) else (await value.read()).decode("utf-8", "replace")
+    return fields
+
+
+async def own_form(viewer: AnyViewer, fields: Annotated[Mapping[str, str], Depends(login_form)]) -> Mapping[str, str]:
+    """A dependency: the fields of a form that was made for this session."""
+    if not hmac.compare_digest(fields.get("form", "").encode(), viewer.session.form.encode()):
+        raise Refused(403, "this form is out of date: go back, load the page again and send it once more.")
+    return fields
+
+
+OwnForm = Annotated[Mapping[str, str], Depends(own_form)]
+
+
+@router.get("/")
+async def overview(viewer: AnyViewer) -> Response:
+    """The overview, or the scopes of a token that has no pages."""
+    token, site = viewer.token, viewer.site
+    if not ("erase" in token.scopes or token.audits):
+        return viewer.page("scopes.html")
+    entries = viewer.entries
+    waiting = [entry for entry in entries if entry.settled is None]
+    names = site.files if token.audits else ()
+    return viewer.page(
+        "overview.html",
+        total=len(entries),
+        completed=sum(entry.state is State.COMPLETED for entry in entries),
+        waiting=len(waiting),
+        overdue=sum(entry.expected < datetime.now(UTC) for entry in waiting),
+        models=[await run_in_threadpool(model_state, site, name) for name in names],
+        recent=_newest_first(entries[-5:], token),
+    )
+
+
+def _requests_page(viewer: Viewer, refused: Refused | None = None, typed: Mapping[str, str] | None = None) -> Response:
+    entries = viewer.entries
+    return viewer.page(
+        "requests.html",
+        200 if refused is None else refused.status,
+        None if refused is None else refused.headers,
+        entries=_newest_first(entries[-200:], viewer.token),
+        total=len(entries),
+        types=sorted(viewer.site.configuration.service.identity_types),
+        problem=None if refused is None else refused.detail,
+        typed=typed or {},
+    )
+
+
+@router.get("/requests")
+async def requests(viewer: Follower) -> Response:
+    """All requests, and the form to file one."""
+    return _requests_page(viewer)
+
+
+@router.post("/requests")
+async def file(viewer: Filer, form: OwnForm) -> Response:
+    """File a request, once its identity is confirmed."""
+    service, request_id = viewer.site.service, str(uuid.uuid4())
+    try:
+        kind: Any = form.get("kind", "erasure")
+        if kind not in ("erasure", "access"):
+            raise Refused(400, "a request is an erasure or an access.")
+        if not (value := form.get("value", "")):
+            raise Refused(400, "the identity is empty: type it.")
+        identity = service.identity(form.get("type", ""), form.get("format", "raw"), value)
+        if (step := form.get("step")) != "file":
+            stored = None
+            if step == "look up" and viewer.token.audits:
+                found = await run_in_threadpool(service.look_up, [identity])
+                stored = {name: len(rows.rows) for name, rows in found.items()}
+            values = {"kind": kind, "type": form["type"], "format": identity.format, "stored": stored}
+            return viewer.page("confirm.html", **values, **_hints(identity))
+        given = request_id, kind, [identity], request_id.encode(), (), viewer.token.name
+        await run_in_threadpool(service.accept, *given)
+    except (ErasableError, Refused) as error:
+        return _requests_page(viewer, refusal_of(error), form)
+    return RedirectResponse(f"/requests/{request_id}", 303)
+
+
+async def _request_page(viewer: Viewer, request_id: str, status: int = 200) -> Response:
+    entry, audits = viewer.entry(request_id), viewer.token.audits
+    receipts = await run_in_threadpool(viewer.site.service.ledger.receipts, entry) if audits else None
+    return viewer.page(
+        "request.html",
+        status,
+        entry=filed(entry, audits=audits),
+        **_progress(entry, viewer.token),
+        receipts=sorted(receipts or ()),
+        too_late=status == 409,
+        spelling=told_spelling(entry.spelling),
+        separated=entry.asked is not None and "separators" in entry.asked.kinds,
+    )
+
+
+@router.get("/requests/{request_id}")
+async def request(viewer: Follower, request_id: str) -> Response:
+    """One request."""
+    return await _request_page(viewer, request_id)
+
+
+@router.post("/requests/{request_id}/cancel")
+async def cancel(viewer: Filer, form: OwnForm, request_id: str) -> Response:
+    """Cancel a request, unless it is too late."""
+    given = request_id, viewer.controller, viewer.token.audits
+    try:
+        entry = await run_in_threadpool(viewer.site.service.ledger.cancel, *given)
+    except ConflictError:
+        return await _request_page(viewer, request_id, 409)
+    return RedirectResponse(f"/requests/{entry.request_id}{_controller_query(entry, viewer.token)}", 303)
+
+
+@router.get("/requests/{request_id}/state.json")
+async def progress(viewer: Follower, request_id: str) -> Response:
+    """The progress of a request, for the script of its page."""
+    return JSONResponse(_progress(viewer.entry(request_id), viewer.token))
+
+
+@router.get("/requests/{request_id}/receipts/{model}")
+async def receipt(viewer: Auditor, request_id: str, model: str) -> Response:
+    """Download a receipt."""
+    found = await run_in_threadpool(viewer.site.service.receipts, request_id, viewer.controller)
+    return receipt_file(found, model, request_id)
+
+
+@router.get("/requests/{request_id}/stored")
+async def stored(viewer: Auditor, request_id: str) -> Response:
+    """The stored rows of a person who asked."""
+    found = await run_in_threadpool(viewer.site.service.stored_of, request_id, viewer.controller)
+    rows = {name: each.as_json() for name, each in found.items()}
+    query = f"?{viewer.request.url.query}" if viewer.request.url.query else ""
+    return viewer.page("stored.html", request_id=request_id, query=query, stored=rows)
+
+
+@router.post("/verify/{model}")
+async def verify(viewer: Auditor, form: OwnForm, model: str) -> Response:
+    """Verify a model in the background."""
+    await run_in_threadpool(viewer.site.service.verify, model)
+    return RedirectResponse("/", 303)
+
+
+@router.get("/verify/{model}/state.json")
+async def verification(viewer: Auditor, model: str) -> Response:
+    """The progress of a verification, for the script of the overview."""
+    found = viewer.site.service.verification(model)
+    return JSONResponse(None if found is None else checked(found).model_dump())
+
+
+def _receipts_page(viewer: Viewer, status: int = 200, **values: Any) -> Response:
+    keyid = viewer.site.service.receipt_key.keyid
+    return viewer.page("receipts.html", status, **{"result": None, "problem": None, "keyid": keyid, **values})
+
+
+@router.get("/receipts")
+async def receipts(viewer: Follower) -> Response:
+    """The form to check a receipt."""
+    return _receipts_page(viewer)
+
+
+@router.post("/receipts")
+async def check(viewer: Follower, form: OwnForm) -> Response:
+    """Check a receipt."""
+    service = viewer.site.service
+    try:
+        found = check_receipt(form.get("file") or form.get("text", ""), service.receipt_key)
+    except ErasableError as error:
+        return _receipts_page(viewer, 400, problem=str(error))
+    names = viewer.site.files if viewer.token.audits else ()
+    digests = {name: await run_in_threadpool(service.digest, name) for name in names}
+    result = {
+        "request_id": found.request_id,
+        "model": found.model,
+        "asked": None if found.asked is None else str(found.asked),
+        "spelling": None if found.normalisation is None else told_spelling(found.normalisation),
+        "requested": rfc3339(found.requested_at),
+        "completed": rfc3339(found.completed_at),
+        "digest": found.state_after,
+        "guarantee": found.guarantee,
+        "is_now": [name for name, digest in digests.items() if digest == found.state_after],
+        "compared": bool(digests),
+    }
+    return _receipts_page(viewer, result=result)
+
+
+@router.get("/login")
+async def login_page() -> Response:
+    """The form to sign in."""
+    return _page("login.html", problem=None)
+
+
+@router.post("/login")
+async def login(site: TheSite, form: Annotated[Mapping[str, str], Depends(login_form)]) -> Response:
+    """Sign in."""
+    try:
+        name, seconds = site.sign_in(form.get("token", "").strip())
+    except Refused as refused:
+        invalid = "This is no valid token, or it was revoked. Ask the operator for a new one."
+        problem = invalid if refused.status == 401 else refused.detail
+        return _page("login.html", refused.status, refused.headers, problem=problem)
+    answer = RedirectResponse("/", 303)
+    secure = site.configuration.url.startswith("https")
+    answer.set_cookie(COOKIE, name, max_age=seconds, httponly=True, samesite="strict", secure=secure)
+    return answer
+
+
+@router.post("/logout")
+async def logout(viewer: AnyViewer, form: OwnForm) -> Response:
+    """Sign out."""
+    viewer.site.sign_out(viewer.request.cookies.get(COOKIE, ""))
+    answer = RedirectResponse("/login", 303)
+    answer.delete_cookie(COOKIE)
+    return answer
+
+
+@router.get("/api")
+async def described(viewer: AnyViewer) -> Response:
+    """The routes for programs."""
+    return viewer.page("api.html", api=viewer.request.app.openapi())
+
+
+@router.get("/static/{name}")
+async def static(name: str) -> Response:
+    """A style sheet, script or picture."""
+    if name not in _STATIC:
+        raise Refused(404, "no such file exists.")
+    body = (Path(__file__).parent / "static" / name).read_bytes()
+    return Response(body, headers={"Cache-Control": "max-age=3600"}, media_type=_STATIC[name])
+
+
+def add_routes(app: FastAPI) -> None:
+    """Serve the pages."""
+
+    async def to_login(request: Request, error: Exception) -> Response:
+        return RedirectResponse("/login", 303)
+
+    app.add_exception_handler(_SignIn, to_login)
+    app.include_router(router)
+
+
+def as_page(request: Request, refused: Refused) -> Response:
+    """An error as a page."""
+    try:
+        found = site_of(request).session(request.cookies.get(COOKIE, ""))
+    except ErasableError:  # tokens cannot be read: nobody is signed in
+        found = None
+    values = {"refused": refused, "lost": refused.status == 404 and "route" not in request.scope}
+    if found is None:
+        return _page("problem.html", refused.status, refused.headers, signed_in=False, **values)
+    return Viewer(request, *found).page("problem.html", refused.status, refused.headers, signed_in=True, **values)
 
 
 def is_page(path: str) -> bool:
@@ -344,75 +380,50 @@ def is_page(path: str) -> bool:
     )
 
 
-def form_bytes(path: str) -> int | None:
-    """How long a body may be that is sent to a page; None for what is no page."""
-    return (_LOGIN_BYTES if path == "/login" else _FORM_BYTES) if is_page(path) else None
+def _page(name: str, status: int = 200, headers: Mapping[str, str] | None = None, **values: Any) -> HTMLResponse:
+    return HTMLResponse(render(f"console/{name}", whose=_controller_query, **values), status, headers)
 
 
-def _told(health: Health, token: Token) -> Health:
-    """How the service is; what exactly is wrong, which may be that somebody is stored again, is for auditors."""
-    return health if token.audits or health.problem is None else replace(health, problem=_KEPT)
-
-
-def _way(entry: Entry, token: Token) -> dict[str, Any]:
-    """How far a request has come, and whether it goes on; receipts are for those who may audit."""
-    steps, owed = _steps(entry), entry.owes_receipts and token.audits
-    if entry.kind == "erasure" and entry.state is not State.CANCELLED and not token.audits:
-        steps = steps[:2]
-    return {"steps": steps, "going": entry.settled is None or owed}
-
-
-def _steps(entry: Entry) -> list[dict[str, Any]]:
-    """The way of a request, each step done or not."""
+def _progress(entry: Entry, token: Token) -> dict[str, Any]:
+    """The steps of a request, each done or not, and whether it goes on; receipts are shown to auditors alone."""
+    received = rfc3339(entry.received)
+    settled = None if entry.settled is None else rfc3339(entry.settled)
     if entry.state is State.CANCELLED:
-        return [_step("Accepted", moment(entry.received)), _step("Cancelled", _when(entry))]
-    done = entry.state is State.COMPLETED
-    if entry.kind == "access":
-        return [
-            _step("Accepted, durably", moment(entry.received)),
-            _step("Stored rows looked up", _when(entry) if done else None),
-        ]
-    signed = done and not entry.owes_receipts
-    return [
-        _step("Accepted, durably", moment(entry.received)),
-        _step("Forgotten in every model, old files erased", _when(entry) if done else None),
-        _step("State verified, receipt signed", "done" if signed else None),
-    ]
+        steps = [("Accepted", received), ("Cancelled", settled)]
+    else:
+        second = "Stored rows looked up" if entry.kind == "access" else "Forgotten in every model, old files erased"
+        steps = [("Accepted, durably", received), (second, settled)]
+        if entry.kind == "erasure" and token.audits:
+            signed = entry.state is State.COMPLETED and not entry.owes_receipts
+            steps.append(("State verified, receipt signed", "done" if signed else None))
+    going = entry.settled is None or (entry.owes_receipts and token.audits)
+    return {
+        "steps": [{"what": what, "when": when, "done": when is not None} for what, when in steps],
+        "going": going,
+    }
 
 
-def _step(what: str, when: str | None) -> dict[str, Any]:
-    return {"what": what, "when": when, "done": when is not None}
+def _hints(who: Identity) -> dict[str, Any]:
+    """An identity as it was typed, and possible mistakes in it. Only the page has it; nothing is kept."""
+    raw = who.format == "raw"
+    odd = dict.fromkeys(c for c in who.value if not c.isascii()) if raw else {}
+    return {
+        "value": who.value,
+        "raw": raw,
+        "characters": len(who.value),
+        "parts": listed_in(who.value) if raw else 1,
+        "odd": [f"U+{ord(c):04X} {unicodedata.name(c, 'without a name')}" for c in [*odd][:_MOST_NAMED]],
+        "more": max(0, len(odd) - _MOST_NAMED),
+        "compared_as": who.spelt if who.spelt != who.value else None,
+        "spelling": told_spelling({who.role: who.steps} if who.steps else {}),
+        "capitals_count": raw and "casefold" not in who.steps,
+    }
 
 
-def _when(entry: Entry) -> str | None:
-    return None if entry.settled is None else moment(entry.settled)
-
-
-def _listed(entries: list[Entry], token: Token) -> list[Filed]:
-    """Requests for a page, the newest first."""
+def _newest_first(entries: list[Entry], token: Token) -> list[Filed]:
     return [filed(entry, audits=token.audits) for entry in reversed(entries)]
 
 
-def _forecast(model: Path) -> dict[str, Any] | None:
-    """What ``erasable plan --json`` foresaw, where it lies beside the model as ``NAME.plan.json``."""
-    try:
-        told = json.loads(model.with_suffix(".plan.json").read_text())
-        months = told["months_until_refresh"]
-        return {"months": None if months is None else float(months)}
-    except (OSError, ValueError, TypeError, KeyError):
-        return None
-
-
-def _whose(entry: Filed | Entry, token: Token) -> str:
-    """What an address has to add to mean the request of another, whose id the reader may have used too."""
+def _controller_query(entry: Filed | Entry, token: Token) -> str:
+    """What an address adds to mean the request of another controller, whose id the viewer may have used too."""
     return "" if entry.controller in ("", token.name) else f"?controller={quote(entry.controller)}"
-
-
-def _shown(text: str) -> str:
-    """A time as people write it: 31 Jan 2026, 12:00:05 UTC."""
-    then = datetime.fromisoformat(text)
-    return f"{then.day} {then:%b %Y, %H:%M:%S} UTC"
-
-
-def _size(n: int) -> str:
-    return f"{n / 1e6:,.1f} MB" if n >= 1e6 else f"{n / 1e3:,.1f} kB"

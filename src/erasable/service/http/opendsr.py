@@ -1,39 +1,45 @@
-"""OpenDSR 2.0: requests of people to be erased, or to see what is stored, as privacy programs send them.
+"""OpenDSR 2.0: requests for erasure or access, as privacy programs send them.
 
-Source: the frozen specification ``opengdpr/OpenDSR``. Where it does not agree with itself:
+Source: the frozen specification ``opengdpr/OpenDSR``. Where it contradicts itself:
 
-- It asks for ``processor_signature`` inside the body that it signs, and its own examples leave it out. So do we: the
+- It requires ``processor_signature`` inside the body that it signs, and its own examples leave it out. So do we: the
   signature is in the header, over the raw bytes of the body.
-- ``regulation`` is required in the text, absent in its example and unknown to version 1: it is optional here.
+- ``regulation`` is required in the text and absent in its example: it is optional here.
 - Errors "must" be 400. Two are told apart where a client has to act otherwise: 409, an id that was used with another
   body or a request that can no longer be cancelled, and 429, too many waiting; and 401, 403, 404, 413, 503 as usual.
 - ``results_count`` is never given: it would say whether somebody was in the core set.
-- Whose a request is, it does not say: that of the controller that filed it (``controller_id``, the name of the token).
-  For others there is none of this id, and they may use it for one of their own.
+- It does not say who owns a request: here the controller that filed it (``controller_id``, the name of the token). For
+  others no request of this id exists, and they may use the id for one of their own.
 - It has no field for what a request was understood as: ``asked`` describes its identities roughly, and names nobody.
-- Version 1 (OpenGDPR) has its routes, ``/v1/opengdpr_requests``, and its headers, beside those of version 2.
 """
 
 from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Collection
+import os
+from contextlib import suppress
 from datetime import UTC, datetime
+from pathlib import Path as FilePath
 from typing import Annotated, Any, Literal
 
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import padding, rsa
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from cryptography.x509.oid import NameOID
 from fastapi import APIRouter, Depends, FastAPI, Path, Query, Request, Response
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
 from erasable.core.names import FORMATS
-from erasable.service.entries import Entry, State
-from erasable.service.http.guard import Guard, caller_of
+from erasable.errors import ConfigurationError
+from erasable.service.http.configuration import Configuration
+from erasable.service.http.envelope import caller_of, direct
 from erasable.service.http.problems import Refused
-from erasable.service.http.signing import Signer
-from erasable.service.http.tables import unique_keys
-from erasable.service.service import ErasureService
-from erasable.service.tokens import Token
+from erasable.service.http.site import Eraser, Site, TheSite, needs, site_of, unique_keys
+from erasable.service.requests import Entry, State
 
 VERSION = "2.0"
 _LONGEST_BODY = 2**22  # a thousand of the longest identities, and as much again
@@ -51,7 +57,7 @@ class Identity(BaseModel):
 
 
 class DataSubjectRequest(BaseModel):
-    """Section 7.1.1; fields that are not known are passed over."""
+    """Section 7.1.1; unknown fields are ignored."""
 
     model_config = ConfigDict(extra="ignore", hide_input_in_errors=True)
 
@@ -97,10 +103,6 @@ class Cancelled(BaseModel):
     api_version: str
 
 
-class _Pem(Response):
-    media_type = "application/x-pem-file"
-
-
 class _Detail(BaseModel):
     domain: str
     reason: str
@@ -119,6 +121,10 @@ class ErrorBody(BaseModel):
     error: _Error
 
 
+class _Pem(Response):
+    media_type = "application/x-pem-file"
+
+
 _ERRORS: dict[int | str, Any] = {
     code: {"model": ErrorBody, "description": text}
     for code, text in {
@@ -134,6 +140,55 @@ _ERRORS: dict[int | str, Any] = {
     }.items()
 }
 
+router = APIRouter(prefix="/v2", tags=["OpenDSR"])
+
+
+class Signer:
+    """Signs bodies with RSA (PKCS #1 v1.5, SHA-256). Receipts are signed with another key: Ed25519.
+
+    Parameters
+    ----------
+    certificate, key : str or path
+        PEM files: the certificate, followed by its chain, and its private key.
+
+    Raises
+    ------
+    ConfigurationError
+        When they cannot be read, do not belong together, or the key is no RSA key of 2,048 bits or more.
+    """
+
+    def __init__(self, certificate: str | os.PathLike[str], key: str | os.PathLike[str]) -> None:
+        try:
+            self.certificate = FilePath(certificate).read_bytes()
+            self._certificate = x509.load_pem_x509_certificate(self.certificate)
+            private = load_pem_private_key(FilePath(key).read_bytes(), None)
+        except (OSError, ValueError, TypeError, UnsupportedAlgorithm) as error:
+            raise ConfigurationError(
+                f"the certificate and key of OpenDSR cannot be read ({type(error).__name__}): PEM files are required, "
+                "the key not encrypted."
+            ) from error
+        if not isinstance(private, rsa.RSAPrivateKey) or private.key_size < 2048:
+            raise ConfigurationError("OpenDSR answers are signed with RSA: a key of 2,048 bits or more is required.")
+        public = self._certificate.public_key()
+        if not isinstance(public, rsa.RSAPublicKey) or public.public_numbers() != private.public_key().public_numbers():
+            raise ConfigurationError(
+                "the OpenDSR certificate is not that of the key: give the two that belong together."
+            )
+        self._private = private
+
+    def is_issued_to(self, domain: str) -> bool:
+        """Whether the certificate names a domain, also by a wildcard for its first label."""
+        names = {str(name.value) for name in self._certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)}
+        with suppress(x509.ExtensionNotFound):
+            others = self._certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+            names.update(others.get_values_for_type(x509.DNSName))
+        return not names.isdisjoint({domain, f"*.{domain.partition('.')[2]}"})
+
+    def headers(self, body: bytes, domain: str) -> dict[str, str]:
+        """The headers of a signed answer or callback."""
+        signature = base64.b64encode(self._private.sign(body, padding.PKCS1v15(), hashes.SHA256())).decode()
+        return {"X-OpenDSR-Processor-Domain": domain, "X-OpenDSR-Signature": signature}
+
 
 def as_error(request: Request, refused: Refused) -> Response:
     """An error in the form of section 7.6."""
@@ -143,16 +198,16 @@ def as_error(request: Request, refused: Refused) -> Response:
     return Response(body.model_dump_json(), refused.status, headers, media_type="application/json")
 
 
-def moment(time: datetime) -> str:
-    """RFC 3339 in UTC, in whole seconds."""
+def rfc3339(time: datetime) -> str:
+    """A time in UTC, in whole seconds."""
     return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def status_of(entry: Entry, url: str) -> dict[str, Any]:
-    """The body that says how a request stands."""
+    """The body that reports the state of a request."""
     body = {
         "controller_id": entry.controller,
-        "expected_completion_time": moment(entry.expected),
+        "expected_completion_time": rfc3339(entry.expected),
         "subject_request_id": entry.request_id,
         "request_status": entry.state.value,
         "api_version": VERSION,
@@ -164,138 +219,109 @@ def status_of(entry: Entry, url: str) -> dict[str, Any]:
     return body
 
 
-def signed_headers(body: bytes, signer: Signer, domain: str) -> dict[str, str]:
-    """What an answer or a callback carries, under the names of both versions."""
-    signature = signer.signature(body)
+def signed(site: Site, content: dict[str, Any], status: int) -> Response:
+    """An answer with its signature."""
+    body = json.dumps(content, separators=(",", ":")).encode()
+    headers = site.signer.headers(body, site.configuration.processor_domain)
+    return Response(body, status, headers, media_type="application/json")
+
+
+def discovery_of(configuration: Configuration) -> dict[str, Any]:
+    """What is supported."""
+    types = sorted(configuration.service.identity_types)
+    identities = [{"identity_type": kind, "identity_format": form} for kind in types for form in FORMATS]
     return {
-        f"X-{name}-{what}": value
-        for name in ("OpenDSR", "OpenGDPR")
-        for what, value in (("Processor-Domain", domain), ("Signature", signature))
-    }
-
-
-def add_routes(
-    app: FastAPI,
-    service: ErasureService,
-    guard: Guard,
-    signer: Signer,
-    *,
-    identity_types: Collection[str],
-    domain: str,
-    url: str,
-) -> None:
-    """Serve the protocol under ``/v2``, and what version 1 called it under ``/v1``."""
-    router = APIRouter(tags=["OpenDSR"])
-    erasing: Any = Depends(guard.needs("erase"))
-    direct = guard.direct("erase")
-
-    def signed(content: dict[str, Any], status: int) -> Response:
-        body = json.dumps(content, separators=(",", ":")).encode()
-        return Response(body, status, signed_headers(body, signer, domain), media_type="application/json")
-
-    supported = {
         "api_version": VERSION,
-        "supported_identities": [
-            {"identity_type": kind, "identity_format": form} for kind in sorted(identity_types) for form in FORMATS
-        ],
+        "supported_identities": identities,
         "supported_subject_request_types": ["erasure", "access"],
-        "processor_certificate": f"{url}/v2/certificate",
+        "processor_certificate": f"{configuration.url}/v2/certificate",
     }
-    discovered = signed(supported, 200)  # once: anybody may ask, and a signature costs a millisecond
-
-    async def discovery() -> Response:
-        """What is supported: no token is needed."""
-        return Response(discovered.body, 200, dict(discovered.headers))
-
-    async def certificate() -> _Pem:
-        """The certificate that answers and callbacks are signed with: no token is needed."""
-        return _Pem(signer.certificate)
-
-    async def receive(request: Request) -> Response:
-        """Accept a request: it is durable when this is answered. The same again gives the same answer."""
-        body = await request.body()
-        if len(body) > _LONGEST_BODY:
-            raise Refused(413, f"a request may have {_LONGEST_BODY:,} bytes.")
-        try:
-            json.loads(body, object_pairs_hook=unique_keys)
-        except (ValueError, RecursionError):
-            raise Refused(400, "body: is not JSON, or has a key twice") from None
-        asked = DataSubjectRequest.model_validate_json(body)
-        identities = [
-            service.identity(one.identity_type, one.identity_format, one.identity_value)
-            for one in asked.subject_identities
-        ]
-        given = asked.subject_request_id, asked.subject_request_type, identities, body, asked.status_callback_urls
-
-        def accepted() -> Response:  # signed in the thread that waits for the disk, so that no prediction waits for it
-            entry = service.accept(*given, caller_of(request).name)
-            answer = {
-                "controller_id": entry.controller,
-                "expected_completion_time": moment(entry.expected),
-                "received_time": moment(entry.received),
-                "encoded_request": base64.b64encode(body).decode(),  # owed to the caller, kept nowhere
-                "subject_request_id": entry.request_id,
-                "asked": str(entry.asked),
-            }
-            return signed(answer, 201)
-
-        return await run_in_threadpool(accepted)
-
-    async def status(request_id: RequestId, controller: Name = None, caller: Token = erasing) -> Response:
-        """How a request of the caller's stands. ``results_url`` leads to the receipt, for those who may audit.
-
-        They see those of others too; ``controller`` says whose, where several have filed a request of this id.
-        """
-        whose, others = caller.looks_for(controller)
-        return signed(status_of(service.entry(request_id, whose, others=others), url), 200)
-
-    async def cancel(request_id: RequestId, controller: Name = None, caller: Token = erasing) -> Response:
-        """Cancel a request of the caller's, while it is pending; ``controller`` as for its status."""
-        whose, others = caller.looks_for(controller)
-        entry = await run_in_threadpool(service.cancel, request_id, whose, others=others)
-        assert entry.settled is not None
-        return signed(
-            {
-                "controller_id": entry.controller,
-                "received_time": moment(entry.settled),
-                "subject_request_id": entry.request_id,
-                "api_version": VERSION,
-            },
-            202,
-        )
-
-    def all_well(caller: Token = erasing) -> Response:
-        """Whether requests are taken."""
-        health = service.health()
-        return signed({"api_version": VERSION, "status": "ready" if health.ready else "not ready"}, 200)
-
-    body_of = {"requestBody": {"required": True, "content": {"application/json": {"schema": _schema()}}}}
-    for base, requests in (("/v2", "/requests"), ("/v1", "/opengdpr_requests")):
-        for end in ("", "/"):
-            shown = base == "/v2" and not end
-            common: dict[str, Any] = {"include_in_schema": shown}
-
-            def route(path: str, handler: Any, method: str, base: str = base, end: str = end, **more: Any) -> None:
-                router.add_api_route(base + path + end, handler, methods=[method], **more)
-
-            route("/discovery", discovery, "GET", **common)
-            route("/certificate", certificate, "GET", response_class=_Pem, **common)
-            route("/status", all_well, "GET", responses=_ERRORS, **common)
-            app.router.add_api_route(
-                base + requests + end, receive, methods=["POST"], tags=["OpenDSR"], dependencies=[erasing],
-                status_code=201, response_model=Accepted, responses=_ERRORS, openapi_extra=body_of,
-                route_class_override=direct, **common,
-            )  # fmt: skip
-            route(requests + "/{request_id}", status, "GET", response_model=Status, responses=_ERRORS, **common)
-            route(
-                requests + "/{request_id}", cancel, "DELETE",
-                status_code=202, response_model=Cancelled, responses=_ERRORS, **common,
-            )  # fmt: skip
-    app.include_router(router)
 
 
-def _schema() -> dict[str, Any]:
+@router.get("/discovery")
+async def discovery(request: Request) -> Response:
+    """What is supported: no token is needed."""
+    found: Response = request.app.state.discovery  # signed once: anybody may ask, and a signature takes a millisecond
+    return Response(found.body, 200, dict(found.headers))
+
+
+@router.get("/certificate", response_class=_Pem)
+async def certificate(site: TheSite) -> _Pem:
+    """The certificate that answers and callbacks are signed with: no token is needed."""
+    return _Pem(site.signer.certificate)
+
+
+@router.get("/status", responses=_ERRORS)
+def ready(site: TheSite, caller: Eraser) -> Response:
+    """Whether requests are accepted."""
+    state = "ready" if site.service.health().ready else "not ready"
+    return signed(site, {"api_version": VERSION, "status": state}, 200)
+
+
+async def receive(request: Request) -> Response:
+    """Accept a request: it is durable when this is answered. The same request again gives the same answer."""
+    body, site = await request.body(), site_of(request)
+    if len(body) > _LONGEST_BODY:
+        raise Refused(413, f"a request may have {_LONGEST_BODY:,} bytes.")
+    try:
+        json.loads(body, object_pairs_hook=unique_keys)
+    except (ValueError, RecursionError):
+        raise Refused(400, "body: is not JSON, or has a key twice") from None
+    asked = DataSubjectRequest.model_validate_json(body)
+    identities = [
+        site.service.identity(one.identity_type, one.identity_format, one.identity_value)
+        for one in asked.subject_identities
+    ]
+    given = asked.subject_request_id, asked.subject_request_type, identities, body, asked.status_callback_urls
+
+    def accept() -> Response:  # signed in the thread that waits for the disk, so that no prediction waits for it
+        entry = site.service.accept(*given, caller_of(request).name)
+        answer = {
+            "controller_id": entry.controller,
+            "expected_completion_time": rfc3339(entry.expected),
+            "received_time": rfc3339(entry.received),
+            "encoded_request": base64.b64encode(body).decode(),  # required by section 7.3; it is kept nowhere
+            "subject_request_id": entry.request_id,
+            "asked": str(entry.asked),
+        }
+        return signed(site, answer, 201)
+
+    return await run_in_threadpool(accept)
+
+
+@router.get("/requests/{request_id}", response_model=Status, responses=_ERRORS)
+async def status(request_id: RequestId, site: TheSite, caller: Eraser, controller: Name = None) -> Response:
+    """The state of a request of the caller's. ``results_url`` leads to the receipt, for tokens that may audit.
+
+    These see the requests of others too; ``controller`` says whose, if several have filed a request of this id.
+    """
+    entry = site.service.ledger.entry(request_id, *caller.looks_for(controller))
+    return signed(site, status_of(entry, site.configuration.url), 200)
+
+
+@router.delete("/requests/{request_id}", status_code=202, response_model=Cancelled, responses=_ERRORS)
+async def cancel(request_id: RequestId, site: TheSite, caller: Eraser, controller: Name = None) -> Response:
+    """Cancel a request of the caller's, while it is pending; ``controller`` as for its state."""
+    entry = await run_in_threadpool(site.service.ledger.cancel, request_id, *caller.looks_for(controller))
+    assert entry.settled is not None
+    answer = {
+        "controller_id": entry.controller,
+        "received_time": rfc3339(entry.settled),
+        "subject_request_id": entry.request_id,
+        "api_version": VERSION,
+    }
+    return signed(site, answer, 202)
+
+
+def add_routes(app: FastAPI) -> None:
+    """Serve the protocol."""
     schema = DataSubjectRequest.model_json_schema()
-    inner = schema.pop("$defs")["Identity"]
-    schema["properties"]["subject_identities"]["items"] = inner
-    return schema
+    schema["properties"]["subject_identities"]["items"] = schema.pop("$defs")["Identity"]
+    app.router.add_api_route(
+        "/v2/requests", receive, methods=["POST"], tags=["OpenDSR"], dependencies=[Depends(needs("erase"))],
+        status_code=201, response_model=Accepted, responses=_ERRORS, route_class_override=direct("erase"),
+        openapi_extra={"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}},
+    )  # fmt: skip
+    app.include_router(router)
+    site: Site = app.state.site
+    app.state.discovery = signed(site, discovery_of(site.configuration), 200)

@@ -1,6 +1,6 @@
 """Errors as answers: RFC 9457 problems, and the bodies that the two protocols have of their own.
 
-No answer quotes what came in.
+No answer quotes its request.
 """
 
 from __future__ import annotations
@@ -32,35 +32,25 @@ from erasable.errors import (
 
 log = logging.getLogger("erasable.service")
 
-#: The first class that fits decides, so children stand before their parents.
-STATUS: tuple[tuple[type[Exception], int], ...] = (
-    (UnknownRequestError, 404),
-    (QueueFullError, 429),
-    (ConflictError, 409),
-    (NoRowsError, 409),
-    (BusyError, 503),
-    (OSError, 503),
-    (MemoryError, 503),
-    (StateFormatError, 503),
-    (VerificationError, 503),
-    (ErasableError, 400),
+#: The status of each error, and the text that replaces one which may name paths. The first class that fits decides.
+_ANSWERS: tuple[tuple[type[Exception], int, str | None], ...] = (
+    (UnknownRequestError, 404, None),
+    (QueueFullError, 429, None),
+    (ConflictError, 409, None),
+    (NoRowsError, 409, None),
+    (UnknownOutcomeError, 503, "whether this was done is not known: look at the state before you ask again."),
+    (BusyError, 503, "the service is stopping, or another process is changing the model; nothing was done: try again."),
+    (OSError, 503, "a file of the service cannot be read or written; nothing was accepted."),
+    (MemoryError, 503, "there is not enough memory for this now: send less at once, or try again later."),
+    (StateFormatError, 503, "a file of the service is damaged: its operator has to put it right."),
+    (VerificationError, 503, "a model does not verify: its operator has to put it right."),
+    (ErasableError, 400, None),
 )
-
-#: What is said instead of texts that may name paths.
-_INSTEAD: tuple[tuple[type[Exception], str], ...] = (
-    (UnknownOutcomeError, "whether this was done is not known: look at the state before you ask again."),
-    (BusyError, "the service is stopping, or another process is changing the model; nothing was done: try again."),
-    (OSError, "a file of the service cannot be read or written; nothing was accepted."),
-    (MemoryError, "there is not enough memory for this now: send less at once, or try again later."),
-    (StateFormatError, "a file of the service is damaged: its operator has to put it right."),
-    (VerificationError, "a model does not verify: its operator has to put it right."),
-)
-
-#: What is said of some errors of the system instead.
 _BY_ERRNO = {
     **dict.fromkeys((ENOSPC, EDQUOT), "the disk of the service is full; nothing was accepted."),
     **dict.fromkeys((EMFILE, ENFILE), "the service has too many files and connections open; nothing was accepted."),
 }
+_WORDS = {"missing": "is required", "json_invalid": "is not JSON", "literal_error": "has a value that is not supported"}
 
 
 class Problem(BaseModel):
@@ -73,10 +63,10 @@ class Problem(BaseModel):
 
 
 class Refused(Exception):  # noqa: N818 - an answer
-    """An answer that is an error, in whichever form the route speaks."""
+    """An answer that is an error, in the form that the route speaks."""
 
     def __init__(self, status: int, detail: str, headers: dict[str, str] | None = None) -> None:
-        super().__init__(status, detail, headers or {})  # all of it, so that it can be sent to another process
+        super().__init__(status, detail, headers or {})  # all arguments, so that it can be pickled
         self.status, self.detail, self.headers = status, detail, headers or {}
 
     def __str__(self) -> str:
@@ -84,23 +74,25 @@ class Refused(Exception):  # noqa: N818 - an answer
 
 
 def refusal_of(error: Exception) -> Refused | None:
-    """An error of this package as an answer; where the service is at fault, in words that name no paths."""
+    """An error as an answer; None for an error of another package."""
     if isinstance(error, Refused):
         return error
     if isinstance(error, ClientDisconnect):
         return Refused(400, "the body was cut off.")
-    for kind, status in STATUS:
+    if isinstance(error, HTTPException):
+        return Refused(error.status_code, HTTPStatus(error.status_code).phrase, dict(error.headers or {}))
+    if isinstance(error, ValidationError | RequestValidationError):
+        return Refused(400, _wrong_fields(error))
+    for kind, status, text in _ANSWERS:
         if isinstance(error, kind):
             seconds = math.ceil(getattr(error, "retry_after", 1))
             wait = {"Retry-After": str(max(1, seconds))} if status in (429, 503) else {}
-            text = next((said for cause, said in _INSTEAD if isinstance(error, cause)), str(error))
-            text = _BY_ERRNO.get(getattr(error, "errno", 0) or 0, text)
-            return Refused(status, text, wait)
+            return Refused(status, _BY_ERRNO.get(getattr(error, "errno", 0) or 0, text or str(error)), wait)
     return None
 
 
-def said_of(error: ValidationError | RequestValidationError) -> str:
-    """Which fields are wrong, and how; never what they held."""
+def _wrong_fields(error: ValidationError | RequestValidationError) -> str:
+    """Which fields are wrong, and how; never their values."""
     wrong = []
     for one in error.errors():
         where = ".".join(str(part) for part in one["loc"] if isinstance(part, int) or str(part).isidentifier())
@@ -108,9 +100,8 @@ def said_of(error: ValidationError | RequestValidationError) -> str:
     return "; ".join(dict.fromkeys(wrong[:10]))
 
 
-_WORDS = {"missing": "is required", "json_invalid": "is not JSON", "literal_error": "has a value that is not supported"}
-
-Shape = Callable[[Request, Refused], Response]
+#: Writes a refusal in the form that a route speaks.
+Form = Callable[[Request, Refused], Response]
 
 
 def as_problem(request: Request, refused: Refused) -> Response:
@@ -125,22 +116,16 @@ def as_inference_error(request: Request, refused: Refused) -> Response:
     return JSONResponse({"error": refused.detail}, refused.status, refused.headers)
 
 
-def install(app: FastAPI, shape: Callable[[Request], Shape]) -> Callable[[Request, Exception], Response]:
-    """Have every error of an app answered in the form that its request speaks; the function that does it."""
+def install(app: FastAPI, form_of: Callable[[Request], Form]) -> Callable[[Request, Exception], Response]:
+    """Answer every error of an app in the form that its request speaks; returns the function that does it."""
 
     def answer(request: Request, error: Exception) -> Response:
-        if isinstance(error, HTTPException):
-            words = HTTPStatus(error.status_code).phrase
-            found: Refused | None = Refused(error.status_code, words, dict(error.headers or {}))
-        elif isinstance(error, ValidationError | RequestValidationError):
-            found = Refused(400, said_of(error))
-        else:
-            found = refusal_of(error)
+        found = refusal_of(error)
         if found is None:
             route = getattr(request.scope.get("route"), "path", "a route")
-            log.error("unexpected %s in %s", type(error).__name__, route)  # its text may quote what came in
-            found = Refused(500, "unexpected: the log of the service names the kind of error.")
-        return shape(request)(request, found)
+            log.error("unexpected %s in %s", type(error).__name__, route)  # its text may quote the request
+            found = Refused(500, "unexpected: the log of the service names the type of the error.")
+        return form_of(request)(request, found)
 
     async def answered(request: Request, error: Exception) -> Response:
         return answer(request, error)

@@ -20,36 +20,34 @@ import httpx
 import uvicorn
 
 from erasable.audit.keys import PrivateKey, new_key, read_private_key, write_key
-from erasable.errors import ConfigurationError
+from erasable.errors import ConfigurationError, StoreError
 from erasable.models.files import checksum_at
-from erasable.service.beside import processors
-from erasable.service.entries import Entry
-from erasable.service.health import Health
 from erasable.service.http.app import create_app, warm
 from erasable.service.http.configuration import Configuration
 from erasable.service.http.connections import Connection, bound_logs, listeners
-from erasable.service.http.opendsr import signed_headers, status_of
-from erasable.service.http.signing import Signer
-from erasable.service.service import ErasureService
+from erasable.service.http.opendsr import Signer, status_of
+from erasable.service.processes import processors
+from erasable.service.requests import Entry
+from erasable.service.service import ErasureService, Health
 from erasable.service.suppression import SuppressionList, read_key
 from erasable.service.tokens import TokenFile
-from erasable.store import check_private
+from erasable.store import check_private, locked
 
 log = logging.getLogger("erasable.service")
 TOKENS = "tokens.json"
 _CALLBACK_SECONDS = 10.0
-_COLLECTIONS = 20_000, 20, 50  # a request makes hardly any rubbish that has to be looked for
-_SWITCH_SECONDS = 0.0005  # how long the writer may keep a prediction waiting for the interpreter
+_COLLECTIONS = 20_000, 20, 50  # a request leaves hardly any garbage that has to be searched for
+_SWITCH_SECONDS = 0.0005  # how long another thread may keep a prediction waiting for the interpreter
 
 
 def callbacks(signer: Signer, configuration: Configuration, client: httpx.Client | None = None) -> Callable[..., None]:
-    """Delivers callbacks, signed, without following redirections or reading what is answered."""
+    """A function that delivers signed callbacks, without following redirections or reading the answer."""
     client = client or httpx.Client(timeout=_CALLBACK_SECONDS, follow_redirects=False)
 
     def send(url: str, entry: Entry) -> None:
         body = status_of(entry, configuration.url) | {"status_callback_url": url}
         raw = json.dumps(body, separators=(",", ":")).encode()
-        headers = {"Content-Type": "application/json"} | signed_headers(raw, signer, configuration.processor_domain)
+        headers = {"Content-Type": "application/json"} | signer.headers(raw, configuration.processor_domain)
         with client.stream("POST", url, content=raw, headers=headers) as answer:
             answer.raise_for_status()
 
@@ -57,14 +55,11 @@ def callbacks(signer: Signer, configuration: Configuration, client: httpx.Client
 
 
 def made_of(configuration: Configuration) -> tuple[ErasureService, TokenFile, Signer | None]:
-    """The service, its tokens and what signs OpenDSR answers; keys that are not there are made.
+    """The service, its tokens and the signer of OpenDSR answers; missing keys are made.
 
-    Raises
-    ------
-    ConfigurationError
-        When it would speak to the world in the clear, or files cannot be used.
+    Raises ``ConfigurationError`` if it would use the network without TLS, or files cannot be used.
     """
-    _refuse_in_the_clear(configuration)
+    _refuse_without_tls(configuration)
     signer = None
     if configuration.opendsr_certificate is not None and configuration.opendsr_key is not None:
         signer = Signer(configuration.opendsr_certificate, configuration.opendsr_key)
@@ -77,12 +72,13 @@ def made_of(configuration: Configuration) -> tuple[ErasureService, TokenFile, Si
     if wrong := [str(path) for path in models.values() if checksum_at(path) is None]:
         raise ConfigurationError(f"{wrong[0]} is no model, or cannot be read: name a file that erasable has written.")
     _refuse_open_to_others(configuration, models.values())
-    folder = configuration.folder  # nothing is made before this line
+    folder = configuration.folder  # nothing is created before this line
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if (history := folder / "history.json").exists():  # version 0.1.0 kept counts there that may tell who was stored
+        with suppress(StoreError), locked(history) as writer:
+            writer.remove()
     operator = _operator_key(configuration.operator_key or folder / "operator.key")
-    suppression = None
-    if configuration.suppression_list is not None:
-        suppression = SuppressionList(configuration.suppression_list, operator)
+    listed = configuration.suppression_list
     service = ErasureService(
         models,
         folder / "requests",
@@ -90,29 +86,27 @@ def made_of(configuration: Configuration) -> tuple[ErasureService, TokenFile, Si
         operator_key=operator,
         settings=configuration.service,
         send=None if signer is None else callbacks(signer, configuration),
-        suppression=suppression,
+        suppression=None if listed is None else SuppressionList(listed, operator),
         processes=True,
     )
     return service, TokenFile(folder / TOKENS), signer
 
 
 def serve(configuration: Configuration, *, started: Callable[[Health], None] | None = None) -> None:
-    """Recover, take requests, and on SIGTERM or SIGINT finish what was accepted.
+    """Recover, accept requests, and on SIGTERM or SIGINT finish those that were accepted.
 
     Parameters
     ----------
     configuration : Configuration
     started : callable, optional
-        Called with how the service is once it has recovered, before the first request.
+        Called with the health of the service once it has recovered, before the first request.
     """
     service, tokens, signer = made_of(configuration)
-    head = {"head_bytes": configuration.head_bytes, "seconds": configuration.head_seconds}
-    limited = type("Limited", (Connection,), head)
-    # uvicorn raises the signal once more when it has stopped: that must not be the end before all is done.
+    # uvicorn raises the signal once more when it has stopped: that must not end the process before all is done.
     signal.signal(signal.SIGTERM, lambda *_: None)
     sys.setswitchinterval(_SWITCH_SECONDS)
-    if len(both := processors()) == 2:  # a thread that waits for the second one, which is busy, would hold up all
-        with suppress(OSError):  # where it may not, it works all the same
+    if len(both := processors()) == 2:  # a thread that waits for the second, busy one would hold up all others
+        with suppress(OSError):  # without permission it works all the same
             os.sched_setaffinity(0, {min(both)})
     bound = listeners(configuration)
     bound_logs()
@@ -120,28 +114,10 @@ def serve(configuration: Configuration, *, started: Callable[[Health], None] | N
         health = service.start()
         if started is not None:
             started(health)
-        options: dict[str, Any] = {}
-        if configuration.tls_certificate is not None:
-            options = {"ssl_certfile": configuration.tls_certificate, "ssl_keyfile": configuration.tls_key}
-        app = create_app(service, tokens, configuration, service.receipt_key, signer)
+        app = create_app(service, tokens, configuration, signer)
         warm(app)
-        server = uvicorn.Server(
-            uvicorn.Config(
-                app.middleware_stack or app,  # without what FastAPI does before it
-                access_log=False,  # its lines would hold what clients put into addresses
-                log_config=None,
-                loop="asyncio",  # uvloop lets go of the interpreter at every callback, and predictions wait for threads
-                http=limited,
-                ws="none",
-                proxy_headers=False,  # only connections are counted by address
-                server_header=False,
-                date_header=True,
-                timeout_graceful_shutdown=max(1, int(configuration.drain)),
-                timeout_keep_alive=30,
-                **options,
-            )
-        )
-        gc.freeze()  # what is there now stays: looking through it again would hold up everybody
+        server = uvicorn.Server(_server_options(configuration, app.middleware_stack))
+        gc.freeze()  # objects that exist now stay: searching them again would hold up everybody
         gc.set_threshold(*_COLLECTIONS)
         server.run(bound)
     finally:
@@ -150,7 +126,26 @@ def serve(configuration: Configuration, *, started: Callable[[Health], None] | N
             one.close()
 
 
-def _refuse_in_the_clear(configuration: Configuration) -> None:
+def _server_options(configuration: Configuration, app: Any) -> uvicorn.Config:
+    head = {"head_bytes": configuration.head_bytes, "seconds": configuration.head_seconds}
+    return uvicorn.Config(
+        app,
+        access_log=False,  # its lines would hold what clients put into addresses
+        log_config=None,
+        loop="asyncio",  # uvloop releases the interpreter at every callback, and predictions wait for threads
+        http=type("Limited", (Connection,), head),
+        ws="none",
+        proxy_headers=False,  # only connections are counted by address
+        server_header=False,
+        date_header=True,
+        timeout_graceful_shutdown=max(1, int(configuration.drain)),
+        timeout_keep_alive=30,
+        ssl_certfile=configuration.tls_certificate,
+        ssl_keyfile=configuration.tls_key,
+    )
+
+
+def _refuse_without_tls(configuration: Configuration) -> None:
     if configuration.tls_certificate is not None or configuration.public_url is not None:
         return
     try:
@@ -165,7 +160,7 @@ def _refuse_in_the_clear(configuration: Configuration) -> None:
 
 
 def _refuse_open_to_others(configuration: Configuration, models: Collection[Path]) -> None:
-    """Refuse files that others may use so as to get in or to change what is served; keys refuse when they are read."""
+    """Refuse files with which others could get in or change models; keys are checked when they are read."""
     folder = configuration.folder
     secret = "whoever does can get in, or be taken for this service. Take their rights away (chmod 600)."
     for path in (folder / TOKENS, configuration.tls_key, configuration.opendsr_key):
@@ -182,7 +177,7 @@ def _refuse_open_to_others(configuration: Configuration, models: Collection[Path
 
 
 def _operator_key(path: Path) -> bytes:
-    """The key in a file, made where there is none."""
+    """The key in a file, which is made if it does not exist."""
     if not path.exists():
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(handle, "w") as file:

@@ -1,0 +1,210 @@
+"""What all routes share: the service, tokens and their rates, signed-in people, figures. Routes depend on it."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import Depends, Request
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from erasable.service.http.configuration import Configuration
+from erasable.service.http.problems import Refused
+from erasable.service.service import ErasureService
+from erasable.service.tokens import Token, TokenFile
+
+if TYPE_CHECKING:
+    from erasable.service.http.opendsr import Signer
+
+_LONGEST_NAMED = 10_000  # tokens whose rate is known at a time
+_SESSION_SECONDS = 8 * 3600.0
+_MOST_SESSIONS, _MOST_SESSIONS_EACH = 1000, 20
+_METHODS = ("GET", "POST", "DELETE", "HEAD", "PUT", "PATCH", "OPTIONS")
+_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_GAUGES = {
+    "ready": "Whether the service has recovered, accepts requests and its last commit succeeded.",
+    "waiting": "Requests that are not settled.",
+    "overdue": "Of these, past their expected completion.",
+    "receipts_owed": "Receipts that are not signed yet.",
+    "callbacks_owed": "Callbacks that are not delivered yet.",
+}
+
+_bearer = HTTPBearer(auto_error=False, description="A token made with `erasable token make`.")
+
+
+class Rates:
+    """How often each token may ask: a bucket that fills at a rate and holds a burst."""
+
+    def __init__(self, rate: float, burst: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._rate, self._burst, self._clock = rate, burst, clock
+        self._left: dict[str, tuple[float, float]] = {}
+
+    def take(self, name: str) -> float:
+        """Take one and return zero, or return the seconds until there is one."""
+        now = self._clock()
+        left, then = self._left.get(name, (float(self._burst), now))
+        left = min(float(self._burst), left + (now - then) * self._rate)
+        if left < 1:
+            return (1 - left) / self._rate
+        if len(self._left) > _LONGEST_NAMED:
+            self._left.clear()
+        self._left[name] = (left - 1, now)
+        return 0.0
+
+
+@dataclass
+class Session:
+    """A person who signed in to the console with a token. Only its hash is held, and only in memory."""
+
+    hash: str
+    form: str = field(default_factory=lambda: secrets.token_urlsafe(24))
+    until: float = field(default_factory=lambda: time.monotonic() + _SESSION_SECONDS)
+
+
+class Metrics:
+    """Figures for Prometheus: counts and times of routes, requests by state. No identity, and no digest."""
+
+    def __init__(self) -> None:
+        self.registry = registry = CollectorRegistry()
+        labels = ["method", "route", "status"]
+        self._answers = Counter("erasable_http_answers", "Answers by route and status.", labels, registry=registry)
+        self._seconds = Histogram(
+            "erasable_http_seconds", "Time to an answer.", labels[:2], registry=registry, buckets=_BUCKETS
+        )
+        self._rows = Counter("erasable_rows_predicted", "Rows predicted.", ["model"], registry=registry)
+        self._gauges = {name: Gauge(f"erasable_{name}", text, registry=registry) for name, text in _GAUGES.items()}
+        self._labelled: dict[tuple[Any, ...], Any] = {}  # looking labels up takes long
+
+    def answered(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Count an answer."""
+        method = method if method in _METHODS else "other"
+        self._of(self._answers, method, route, status).inc()
+        self._of(self._seconds, method, route).observe(seconds)
+
+    def predicted(self, model: str, rows: int) -> None:
+        """Count predicted rows."""
+        self._of(self._rows, model).inc(rows)
+
+    def _of(self, metric: Counter | Histogram, *labels: str | int) -> Any:
+        if (metric, *labels) not in self._labelled:
+            self._labelled[metric, *labels] = metric.labels(*labels)
+        return self._labelled[metric, *labels]
+
+    def text(self, service: ErasureService) -> bytes:
+        """All figures in the format of Prometheus."""
+        health = service.health()
+        for name, gauge in self._gauges.items():
+            gauge.set(float(getattr(health, name)))
+        return generate_latest(self.registry)
+
+
+class Site:
+    """One service and everything around it that routes need: see ``create_app``."""
+
+    def __init__(
+        self, service: ErasureService, tokens: TokenFile, configuration: Configuration, signer: Signer | None = None
+    ) -> None:
+        self.service, self.tokens, self.configuration, self._signer = service, tokens, configuration, signer
+        self.files: dict[str, Path] = configuration.model_files()
+        self.metrics, self.rates = Metrics(), Rates(configuration.rate, configuration.burst)
+        self._sessions: dict[str, Session] = {}
+
+    @property
+    def signer(self) -> Signer:
+        """The signer of OpenDSR answers, whose routes are served only with one."""
+        assert self._signer is not None
+        return self._signer
+
+    def admit(self, token: str, *scopes: str) -> Token:
+        """The record of a token that has one of these scopes, or any scope if none is named.
+
+        Raises ``Refused``: 401 without a token, 403 without the scope, 429 beyond the rate.
+        """
+        known = self.tokens.of(token)
+        if known is None:
+            raise Refused(401, "a valid bearer token is required.", {"WWW-Authenticate": "Bearer"})
+        self.count(known)
+        return check_scopes(known, *scopes)
+
+    def count(self, token: Token) -> None:
+        """Count a request with this token; ``Refused`` with 429 beyond the rate."""
+        if wait := self.rates.take(token.name):
+            raise Refused(429, "too many requests with this token: slow down.", {"Retry-After": str(1 + int(wait))})
+
+    def sign_in(self, text: str) -> tuple[str, int]:
+        """The name of a new session and its seconds; ``Refused`` for an invalid token."""
+        token, now = self.admit(text), time.monotonic()
+        self._sessions = {name: one for name, one in self._sessions.items() if one.until > now}
+        own = [name for name, one in self._sessions.items() if one.hash == token.hash]
+        for name in own[: len(own) + 1 - _MOST_SESSIONS_EACH]:  # the oldest
+            del self._sessions[name]
+        if len(self._sessions) >= _MOST_SESSIONS:
+            raise Refused(429, "too many people are signed in.", {"Retry-After": "600"})
+        name = secrets.token_urlsafe(32)
+        self._sessions[name] = Session(token.hash)
+        return name, int(_SESSION_SECONDS)
+
+    def session(self, name: str) -> tuple[Session, Token] | None:
+        """A session that is open and whose token was not revoked."""
+        session = self._sessions.get(name)
+        if session is None or session.until <= time.monotonic():
+            return None
+        token = self.tokens.of_hash(session.hash)
+        return None if token is None else (session, token)
+
+    def sign_out(self, name: str) -> None:
+        """End a session."""
+        self._sessions.pop(name, None)
+
+    def only_model(self, name: str | None, hint: str) -> str:
+        """The name of a model: the given one, or that of the only one."""
+        if name is None and len(self.service.models) > 1:
+            raise Refused(400, f"several models are served: {hint}.")
+        return self.service.snapshot(name if name is not None else self.service.models[0]).name
+
+
+def check_scopes(token: Token, *scopes: str) -> Token:
+    """The token; ``Refused`` if it has none of these scopes."""
+    if scopes and set(token.scopes).isdisjoint(scopes):
+        raise Refused(403, f"this token lacks the scope {' or '.join(scopes)}.")
+    return token
+
+
+def site_of(request: Request) -> Site:
+    """The site of the application that a request came to."""
+    site: Site = request.app.state.site
+    return site
+
+
+def needs(*scopes: str) -> Callable[..., Awaitable[Token]]:
+    """A dependency: the token of the caller, which has one of these scopes, or any if none is named."""
+
+    async def caller(
+        request: Request, given: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
+    ) -> Token:
+        return site_of(request).admit(given.credentials if given is not None else "", *scopes)
+
+    return caller
+
+
+def no_constant(name: str) -> Any:
+    """For ``json.loads``: refuse NaN and the infinities, which JSON does not have."""
+    raise ValueError(name)
+
+
+def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """For ``json.loads``: refuse an object with a key that occurs twice, since readers differ in which they take."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError
+    return found
+
+
+TheSite = Annotated[Site, Depends(site_of)]
+Auditor = Annotated[Token, Depends(needs("audit"))]
+Eraser = Annotated[Token, Depends(needs("erase"))]

@@ -1,0 +1,331 @@
+"""Requests: the identities in them and the stored rows that these name, and the record that the ledger keeps.
+
+A hashed identity is matched by hashing the stored keys: the UTF-8 bytes of a text, the decimal digits of a whole
+number, bytes as they are. A raw identity that is no number matches nothing where ids are numbers. That is no error,
+since an answer must not show what is stored. Where a normalisation is declared, stored names and names in requests are
+normalised alike before they are compared. The sender chose the spelling of a hashed identity, so it is compared with
+the hash of the stored name and with the hash of the normalised name.
+
+A request belongs to the controller that filed it, so two controllers that draw the same id have two requests. Records
+name a request by its :attr:`Entry.key`. In older ledgers they name it by its id alone, which was unique then.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Literal
+
+from erasable.core.names import FORMATS, Key, Shape, Spelling, Steps, normalise, read_spelling
+from erasable.errors import InputError
+from erasable.models.core_rows import Named
+from erasable.models.model import Model
+from erasable.operations.requests import Request
+from erasable.service.settings import Role
+from erasable.store import Record
+
+Kind = Literal["erasure", "access"]
+
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_DIGITS = {"sha256": 64, "sha1": 40, "md5": 32}
+_WHOLE = re.compile(r"0|-?[1-9][0-9]{0,18}")
+_HEXADECIMAL = re.compile(r"([0-9a-fA-F]{2})+")
+_LONGEST = 4096  # characters
+_BYTES = "bytes"  # a raw identity with capital hexadecimal digits, where it names bytes
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A person, or a row, as a request names it.
+
+    Parameters
+    ----------
+    role : "id" or "subject"
+    format : str
+        One of ``FORMATS``.
+    value : str
+        Never shown by ``repr``. The digits of a hash are kept in lower case.
+    steps : tuple of str
+        How it is normalised before it is compared.
+
+    Raises
+    ------
+    InputError
+        When the format is unknown, or the value does not fit it.
+    """
+
+    role: Role
+    format: str
+    value: str = field(repr=False)
+    steps: Steps = ()
+
+    def __post_init__(self) -> None:
+        if self.role not in ("id", "subject") or self.format not in FORMATS:
+            raise InputError(f"an identity must have one of these formats: {', '.join(FORMATS)}.")
+        if not 1 <= len(self.value) <= _LONGEST:
+            raise InputError(f"the value of an identity must be a text of 1 to {_LONGEST:,} characters.")
+        if self.format != "raw":
+            if len(self.value) != _DIGITS[self.format] or not _HEXADECIMAL.fullmatch(self.value):
+                raise InputError(f"a {self.format} identity must have {_DIGITS[self.format]} hexadecimal digits.")
+            object.__setattr__(self, "value", self.value.lower())
+        try:
+            self.value.encode()
+        except UnicodeEncodeError:
+            raise InputError("the value of an identity must be text that can be encoded as UTF-8.") from None
+        object.__setattr__(self, "steps", tuple(self.steps))
+
+    @property
+    def spelt(self) -> str:
+        """The value as it is compared: normalised, unless it is a hash."""
+        return normalise(self.value, self.steps) if self.format == "raw" else self.value
+
+    @property
+    def forms(self) -> list[tuple[str, str]]:
+        """Each format and value under which a suppression list has it: see ``forms_of``."""
+        spelt = self.spelt
+        may_be_bytes = self.format == "raw" and spelt != spelt.lower() and _HEXADECIMAL.fullmatch(spelt)
+        return [(self.format, spelt), *([(_BYTES, spelt.lower())] if may_be_bytes else [])]
+
+
+def _raw(value: str, kind: type | None) -> Key | None:
+    """The key that people write so; None where no key of this kind is."""
+    if kind is int:
+        return int(value) if _WHOLE.fullmatch(value) else None
+    if kind is bytes:
+        return bytes.fromhex(value) if _HEXADECIMAL.fullmatch(value) else None
+    return value
+
+
+def in_format(key: Key, format: str, steps: Steps = ()) -> str:
+    """A stored key as an identity of this format has it; a text is normalised first."""
+    key = normalise(key, steps) if steps and isinstance(key, str) else key
+    if format == "raw":
+        return key.hex() if isinstance(key, bytes) else str(key)
+    data = key if isinstance(key, bytes) else str(key).encode()
+    return hashlib.new(format, data, usedforsecurity=False).hexdigest()
+
+
+def forms_of(key: Key, steps: Steps) -> set[tuple[str, str]]:
+    """Each format and value of an identity, normalised by these steps, that names a stored key."""
+    forms = {(format, in_format(key, format, steps)) for format in FORMATS}
+    forms |= {(format, in_format(key, format)) for format in FORMATS if steps and format != "raw"}
+    return forms | ({(_BYTES, key.hex())} if isinstance(key, bytes) else set())
+
+
+def keys_in(model: Model, identities: Iterable[Identity]) -> tuple[list[Key], list[Key]]:
+    """The ids and the subjects that a model stores and that some of these identities name.
+
+    *Cost*: one pass over all stored ids, or subjects, for each format of hashes among them, and for each normalisation
+    that the model does not declare itself.
+    """
+    core = model.core
+    stored: dict[str, Collection[Key]] = {"id": core.place, "subject": core.of_subject}
+    kinds = {"id": core.id_type, "subject": core.subject_type}
+    found: dict[str, list[Key]] = {"id": [], "subject": []}
+    tables: dict[tuple[str, str, Steps], dict[str, list[Key]]] = {}
+    for who in identities:
+        declared = model.spelling.get(who.role, ())
+        if who.format == "raw" and (who.steps in ((), declared) or kinds[who.role] in (int, bytes)):
+            key = _raw(normalise(who.value, who.steps or declared), kinds[who.role])
+            found[who.role] += [key] if key is not None and key in stored[who.role] else []
+            continue
+        for steps in {who.steps, declared, ()} if who.format != "raw" else {who.steps}:
+            if (at := (who.role, who.format, steps)) not in tables:
+                tables[at] = {}
+                for key in stored[who.role]:
+                    tables[at].setdefault(in_format(key, who.format, steps), []).append(key)
+            found[who.role] += tables[at].get(who.spelt, [])
+    return found["id"], found["subject"]
+
+
+@dataclass(frozen=True, repr=False)
+class Erasure(Request):
+    """A request to forget the rows that identities name, looked up in each model under its lock."""
+
+    identities: tuple[Identity, ...] = ()
+
+    def named_in(self, model: Model) -> Named:
+        """See ``Request``; an identity that is not stored is no error."""
+        ids, subjects = keys_in(model, self.identities)
+        return Named(len({*self.identities}), 0, model.named(ids, subjects).found)
+
+
+class State(StrEnum):
+    """The state of a request: pending, in progress, then completed; or cancelled while it was pending."""
+
+    PENDING = "pending"
+    IN_PROGRESS = "in_progress"
+    COMPLETED = "completed"
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A request, without any identity.
+
+    Attributes
+    ----------
+    request_id : str
+        A UUID in lower case.
+    kind : "erasure" or "access"
+    state : State
+    received, expected : datetime
+        UTC: when it was accepted, and when it is expected to be completed.
+    settled : datetime or None
+        When it was completed or cancelled.
+    models : tuple of str
+        The models in which a completed erasure is durable. Each owes it a receipt.
+    receipts : frozenset of str
+        The models that have signed a receipt.
+    callbacks : tuple of str
+        URLs that still have to be told the outcome.
+    seal : str
+        HMAC of the body under the operator's key.
+    controller : str
+        The name of the token that filed it. If it is empty, only auditors see the request.
+    doubted : frozenset of str
+        The models whose file another program wrote since the commit.
+    asked : Shape or None
+        A rough description of its identities, which names nobody; None in older ledgers.
+    spelling : mapping
+        How its identities are normalised, by role, where no schema declares it.
+    listed : bool
+        Whether all identities of a completed erasure were on the suppression list by then.
+    """
+
+    request_id: str
+    kind: Kind
+    state: State
+    received: datetime
+    expected: datetime
+    settled: datetime | None = None
+    models: tuple[str, ...] = ()
+    receipts: frozenset[str] = frozenset()
+    callbacks: tuple[str, ...] = field(default=(), repr=False)
+    seal: str = field(default="", repr=False)
+    controller: str = ""
+    doubted: frozenset[str] = frozenset()
+    asked: Shape | None = None
+    spelling: Spelling = field(default_factory=dict, hash=False)
+    listed: bool = False
+
+    @property
+    def key(self) -> str:
+        """The id and the controller: unique in the ledger."""
+        return key_of(self.request_id, self.controller)
+
+    @property
+    def owes_receipts(self) -> bool:
+        """Whether a model that it reached has not signed for it yet."""
+        return not self.receipts.issuperset(self.models)
+
+    @property
+    def owes_callbacks(self) -> bool:
+        """Whether it is settled and a callback is outstanding."""
+        return self.settled is not None and bool(self.callbacks)
+
+    def owes(self, model: str) -> bool:
+        """Whether this model has not signed for it yet."""
+        return model in self.models and model not in self.receipts
+
+    def with_receipt(self, model: str) -> Entry:
+        """A copy with one more receipt."""
+        return replace(self, receipts=self.receipts | {model})
+
+    def with_doubt(self, model: str) -> Entry:
+        """A copy with one more model whose file another program wrote."""
+        return replace(self, doubted=self.doubted | {model})
+
+    def without_callback(self, url: str) -> Entry:
+        """A copy with one callback less."""
+        return replace(self, callbacks=tuple(other for other in self.callbacks if other != url))
+
+
+def key_of(request_id: str, controller: str) -> str:
+    """The key of a controller's request."""
+    return f"{request_id}/{controller}"
+
+
+def check_id(request_id: str) -> str:
+    """The id in lower case; ``InputError`` if it is no UUID."""
+    if not _UUID.fullmatch(request_id.lower()):
+        raise InputError("the id of a request must be a UUID, such as a7551968-d5d6-44b2-9831-815ac9017798.")
+    return request_id.lower()
+
+
+def as_record(entry: Entry, identities: tuple[Identity, ...] = ()) -> dict[str, Any]:
+    """An entry as JSON values, with identities only if they are given. Receipts are records of their own."""
+    record: dict[str, Any] = {
+        "request": entry.key,
+        "kind": entry.kind,
+        "state": entry.state.value,
+        "received": entry.received.isoformat(),
+        "expected": entry.expected.isoformat(),
+        "settled": None if entry.settled is None else entry.settled.isoformat(),
+        "models": entry.models,
+        "callbacks": entry.callbacks,
+        "seal": entry.seal,
+        "controller": entry.controller,
+        "listed": entry.listed,
+    }
+    if entry.asked is not None:
+        record["asked"] = entry.asked.as_json()
+    if entry.spelling:
+        record["spelling"] = {**entry.spelling}
+    if identities:
+        record["identities"] = [[who.role, who.format, who.value, *filter(None, [who.steps])] for who in identities]
+    return record
+
+
+def from_record(record: dict[str, Any]) -> tuple[Entry, tuple[Identity, ...]]:
+    """The entry and identities that :func:`as_record` wrote."""
+    settled = record["settled"]
+    entry = Entry(
+        record["request"].partition("/")[0],
+        record["kind"],
+        State(record["state"]),
+        datetime.fromisoformat(record["received"]),
+        datetime.fromisoformat(record["expected"]),
+        None if settled is None else datetime.fromisoformat(settled),
+        tuple(record["models"]),
+        callbacks=tuple(record["callbacks"]),
+        seal=record["seal"],
+        controller=record.get("controller", ""),
+        asked=Shape.read(record["asked"]) if "asked" in record else None,
+        spelling=read_spelling(record.get("spelling", {}), "the ledger"),
+        listed=record.get("listed", False),
+    )
+    return entry, tuple(Identity(*who) for who in record.get("identities", ()))
+
+
+def read_past(records: Iterable[Record]) -> tuple[dict[str, Entry], dict[tuple[str, str], Record]]:
+    """The settled entries by key, and the place of the receipt of each request and model (without its content).
+
+    Each record is complete in itself, so reading one twice changes nothing. Records of no request are passed over,
+    except for one that says the earlier suppression list is lost: no entry counts as listed any more.
+    """
+    entries: dict[str, Entry] = {}
+    places: dict[tuple[str, str], Record] = {}
+    by_id: dict[str, str] = {}  # for records that name a request by its id alone
+    for place in records:
+        record = place.content
+        if record.get("lost"):
+            entries = {key: replace(entry, listed=False) for key, entry in entries.items()}
+        if "request" not in record:
+            continue
+        name = by_id.get(record["request"], record["request"])
+        if "state" in record:
+            entry = from_record(record)[0]
+            entries[entry.key], by_id[record["request"]] = entry, entry.key
+        elif name in entries and "told" in record:
+            entries[name] = entries[name].without_callback(record["told"])
+        elif name in entries and "doubted" in record:
+            entries[name] = entries[name].with_doubt(record["doubted"])
+        elif name in entries and (name, record["model"]) not in places:
+            places[name, record["model"]] = place._replace(content={})
+            entries[name] = entries[name].with_receipt(record["model"])
+    return entries, places
