@@ -1,4 +1,4 @@
-"""Ed25519 keys: made, written, read, and used to sign and to check.
+"""Ed25519 keys: make, write and read them, sign and check signatures.
 
 This is the only file that uses ``cryptography``. A private key is written once, readable by its owner alone, and never
 overwrites anything.
@@ -9,8 +9,6 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,11 +17,10 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from erasable.errors import ConfigurationError, InputError, StoreError
-from erasable.store import Disk, check_private
+from erasable.store import REAL_DISK, check_private
 
 _LARGEST_FILE = 16_384  # an Ed25519 key in PEM takes a few hundred bytes
 _LONGEST_PASSPHRASE = 1000
-_DISK = Disk()
 _P = 2**255 - 19  # the field that points have their coordinates in
 
 
@@ -39,7 +36,7 @@ class PublicKey:
     Raises
     ------
     InputError
-        When it is no point that a private key can have: with one of small order, one signature fits many statements.
+        If no private key can have this point: with one of small order, one signature fits many statements.
     """
 
     raw: bytes
@@ -53,13 +50,7 @@ class PublicKey:
 
     @classmethod
     def from_pem(cls, pem: bytes) -> PublicKey:
-        """The key that a PEM text (SubjectPublicKeyInfo) holds.
-
-        Raises
-        ------
-        InputError
-            When it holds something else.
-        """
+        """Return the key in a PEM text (SubjectPublicKeyInfo); InputError if it holds something else."""
         if b"PRIVATE KEY" in pem:
             raise InputError(
                 "the key to check with must be a public key, and this is a private one: give the .pub.pem file that "
@@ -80,12 +71,12 @@ class PublicKey:
         return hashlib.sha256(der).hexdigest()
 
     def pem(self) -> bytes:
-        """The key as PEM (SubjectPublicKeyInfo)."""
+        """Return the key as PEM (SubjectPublicKeyInfo)."""
         return self._key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
 
     def matches(self, signature: bytes, message: bytes) -> bool:
-        """Whether the holder of the private key signed exactly this message with this signature."""
-        if not _has_large_order(signature[:32]):  # the same of the point that a signature begins with
+        """Return whether the holder of the private key signed exactly this message with this signature."""
+        if not _has_large_order(signature[:32]):  # a signature begins with a point, too
             return False
         try:
             self._key().verify(signature, message)
@@ -101,7 +92,7 @@ class PublicKey:
 
 
 def _has_large_order(raw: bytes) -> bool:
-    """Whether a point is in canonical form and not one of the eight whose order divides 8.
+    """Return whether a point is in canonical form and not one of the eight whose order divides 8.
 
     Those are the points with y = 0, y = 1 or y = -1, and those that doubling brings to y = 0: x² = -y², which in
     the equation of the curve, -x² + y² = 1 + d x² y² with d = -121665 / 121666, leaves d y⁴ + 2 y² = 1.
@@ -119,13 +110,7 @@ class PrivateKey:
 
     @classmethod
     def from_pem(cls, pem: bytes, *, passphrase: bytes | None = None) -> PrivateKey:
-        """The key that a PEM text (PKCS 8) holds.
-
-        Raises
-        ------
-        InputError
-            When it holds something else, or the passphrase is missing, wrong or not needed.
-        """
+        """Return the key in a PEM text (PKCS 8); InputError if it holds none, or the passphrase does not fit."""
         if b"PRIVATE KEY" not in pem and b"PUBLIC KEY" in pem:
             raise InputError(
                 "the key to sign with must be a private key, and this is a public one: give the .pem file."
@@ -149,7 +134,7 @@ class PrivateKey:
         return PublicKey(self._key.public_key().public_bytes_raw())
 
     def pem(self, *, passphrase: bytes | None = None) -> bytes:
-        """The key as PEM (PKCS 8), encrypted when there is a passphrase."""
+        """Return the key as PEM (PKCS 8), encrypted if there is a passphrase."""
         encryption: serialization.KeySerializationEncryption = serialization.NoEncryption()
         if passphrase is not None:
             _check_passphrase(passphrase)
@@ -157,7 +142,7 @@ class PrivateKey:
         return self._key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption)
 
     def sign(self, message: bytes) -> bytes:
-        """The signature of a message, 64 bytes; the same one every time."""
+        """Return the signature of a message, 64 bytes; the same one every time."""
         return self._key.sign(message)
 
     def __repr__(self) -> str:
@@ -176,7 +161,7 @@ class KeyFiles:
 
 
 def new_key() -> PrivateKey:
-    """A private key that nobody has seen before.
+    """Return a new private key.
 
     Examples
     --------
@@ -196,29 +181,34 @@ def write_key(key: PrivateKey, name: str | Path, *, passphrase: bytes | None = N
     Raises
     ------
     StoreError
-        When either file exists or cannot be written. Nothing is overwritten and nothing half-written stays.
+        If either file exists or cannot be written. Nothing is overwritten and nothing half-written stays.
     """
     files = key_files(name)
-    private = key.pem(passphrase=passphrase)
-    for path in (files.private, files.public):
-        if os.path.lexists(path):
-            raise _taken(path)
     made: list[Path] = []
+    path, private = files.private, key.pem(passphrase=passphrase)
     try:
         for path, data, mode in ((files.private, private, 0o600), (files.public, key.public.pem(), 0o644)):
-            _create(path, data, mode)
+            handle = REAL_DISK.create(str(path), mode)
             made.append(path)
-        with _explained(files.private.parent):
-            _DISK.fsync_folder(str(files.private.parent))
-    except BaseException:
-        for path in made:  # the key signed nothing yet
-            path.unlink()
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+                file.flush()
+                REAL_DISK.fsync(file.fileno())
+        REAL_DISK.fsync_folder(str(path.parent))
+    except BaseException as error:
+        for each in made:  # the key signed nothing yet
+            each.unlink()
+        if isinstance(error, FileExistsError):
+            problem = f"{path} exists, and a key is never overwritten: choose another name, or move that file away."
+            raise StoreError(problem) from None
+        if isinstance(error, OSError):
+            raise StoreError(f"{path} cannot be written: {error.strerror}.") from None
         raise
     return files
 
 
 def key_files(name: str | Path) -> KeyFiles:
-    """The paths that belong to a name; a name that ends in ``.pem`` already is taken without it."""
+    """Return the paths of the key files of a name, with or without the ending ``.pem``."""
     path = Path(name)
     stem = path.name.removesuffix(".pem")
     if stem in ("", ".."):
@@ -227,24 +217,23 @@ def key_files(name: str | Path) -> KeyFiles:
 
 
 def read_public_key(path: str | Path) -> PublicKey:
-    """The public key in a PEM file.
+    """Return the public key in a PEM file.
 
     Raises
     ------
     StoreError, InputError
-        When the file cannot be read, or holds no such key.
+        If the file cannot be read, or holds no such key.
     """
     return PublicKey.from_pem(_read(Path(path))[0])
 
 
 def read_private_key(path: str | Path, *, passphrase: bytes | None = None) -> PrivateKey:
-    """The private key in a PEM file.
+    """Return the private key in a PEM file.
 
     Raises
     ------
     StoreError, InputError
-        When the file cannot be read, or others may read or change it, or it holds no such key, or not with this
-        passphrase.
+        If the file cannot be read, others may read or change it, it holds no such key, or the passphrase is wrong.
     """
     data, facts = _read(Path(path))
     key = PrivateKey.from_pem(data, passphrase=passphrase)
@@ -253,7 +242,7 @@ def read_private_key(path: str | Path, *, passphrase: bytes | None = None) -> Pr
 
 
 def read_passphrase(path: str | Path) -> bytes:
-    """The first line of a file, without its end; refused where others may read or change the file."""
+    """Return the first line of a file; StoreError if others may read or change the file."""
     data, facts = _read(Path(path))
     line = data.split(b"\n", 1)[0].removesuffix(b"\r")
     _check_passphrase(line)
@@ -262,6 +251,7 @@ def read_passphrase(path: str | Path) -> bytes:
 
 
 def _check_passphrase(passphrase: bytes) -> None:
+    """Raise ConfigurationError if a passphrase is empty or too long."""
     if not 1 <= len(passphrase) <= _LONGEST_PASSPHRASE:
         raise ConfigurationError(
             f"a passphrase must have 1 to {_LONGEST_PASSPHRASE} bytes; this one has {len(passphrase)}."
@@ -269,6 +259,7 @@ def _check_passphrase(passphrase: bytes) -> None:
 
 
 def _read(path: Path) -> tuple[bytes, os.stat_result]:
+    """Return the bytes of a small file, and the facts about it."""
     try:
         with open(path, "rb") as file:
             data, facts = file.read(_LARGEST_FILE + 1), os.fstat(file.fileno())
@@ -280,39 +271,7 @@ def _read(path: Path) -> tuple[bytes, os.stat_result]:
 
 
 def _refuse_open_to_others(path: Path, facts: os.stat_result) -> None:
-    if stat.S_ISREG(facts.st_mode):  # not what a shell hands on as a pipe
-        check_private(
-            path,
-            facts,
-            "whoever does can sign in your name. Take their rights away (chmod 600), and make a new key if they may "
-            "have looked.",
-        )
-
-
-def _create(path: Path, data: bytes, mode: int) -> None:
-    """A new file with these bytes, synced; no file at all when that fails."""
-    with _explained(path):
-        handle = _DISK.create(str(path), mode)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(data)
-                file.flush()
-                _DISK.fsync(file.fileno())
-        except BaseException:
-            path.unlink()
-            raise
-
-
-@contextmanager
-def _explained(path: Path) -> Iterator[None]:
-    """A block whose failures say which file could not be written."""
-    try:
-        yield
-    except FileExistsError:
-        raise _taken(path) from None
-    except OSError as error:
-        raise StoreError(f"{path} cannot be written: {error.strerror}.") from None
-
-
-def _taken(path: Path) -> StoreError:
-    return StoreError(f"{path} exists, and a key is never overwritten: choose another name, or move that file away.")
+    """Raise StoreError if other users may read or change a file that is no pipe."""
+    if stat.S_ISREG(facts.st_mode):
+        why = "whoever does can sign in your name. Take their rights away (chmod 600), and make a new key if they may"
+        check_private(path, facts, f"{why} have looked.")

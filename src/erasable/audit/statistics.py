@@ -18,8 +18,8 @@ from erasable.core.arrays import Booleans, Float64s, Positions
 from erasable.errors import InputError
 from erasable.validation import probability, seed, whole_number
 
-RATES = (0.001, 0.01)  # false alarm rates at which power is told
-_JUDGED = 10  # false alarms that a rate has to stand for
+RATES = (0.001, 0.01)  # false alarm rates at which power is reported
+_JUDGED = 10  # false alarms that a rate must stand for to be judged
 RARE_RATE, RARE_PAIRS = 1e-4, 100_000  # one more, where so many pairs are pooled
 
 
@@ -32,7 +32,7 @@ class Estimate:
     high: float
 
     def as_json(self) -> list[float]:
-        """Value, low, high."""
+        """Return value, low, high."""
         return [round(number, 6) for number in (self.value, self.low, self.high)]
 
 
@@ -72,15 +72,14 @@ class Figures:
     def at_chance(self) -> bool:
         """Whether guessing lies within the intervals of the area, and of each power that the scores can resolve.
 
-        A rate at which few of the others are accused is a matter of the highest few scores, and its interval misses
-        far more often than stated: such a power is told, and not judged. In its place stands how many rows are told
-        from all others.
+        A rate at which few of the others are accused depends on the highest few scores, and its interval misses more
+        often than stated: such a power is reported, and not judged. ``certain`` is judged in its place.
         """
         judged = [p.low <= rate for rate, p in self.power.items() if rate * self.others >= _JUDGED]
         return self.tied or (self.auc.low <= 0.5 and all(judged) and not self.certain)
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values for JSON."""
+        """Return plain values for JSON."""
         return {
             "advantage": self.advantage.as_json(),
             "auc": self.auc.as_json(),
@@ -92,7 +91,7 @@ class Figures:
 
 
 def clopper_pearson(successes: int, trials: int, confidence: float = 0.95) -> tuple[float, float]:
-    """Both ends of an interval that holds a probability with at least this confidence, whatever it is.
+    """Return an interval that holds a probability with at least this confidence.
 
     Each end alone is wrong with probability (1 - confidence) / 2 at most.
 
@@ -113,14 +112,14 @@ def clopper_pearson(successes: int, trials: int, confidence: float = 0.95) -> tu
 
 
 def lowest(successes: npt.ArrayLike, trials: int, tail: float) -> Float64s:
-    """Lower ends for counts of successes, each too high with probability ``tail`` at most."""
+    """Return lower ends for counts of successes, each too high with probability ``tail`` at most."""
     k = np.asarray(successes, np.float64)
     ends: Float64s = np.where(k > 0, betaincinv(np.maximum(k, 1.0), trials - k + 1.0, tail), 0.0)
     return ends
 
 
 def highest(successes: npt.ArrayLike, trials: int, tail: float) -> Float64s:
-    """Upper ends for counts of successes, each too low with probability ``tail`` at most."""
+    """Return upper ends for counts of successes, each too low with probability ``tail`` at most."""
     return 1.0 - lowest(trials - np.asarray(successes, np.float64), trials, tail)
 
 
@@ -196,14 +195,17 @@ def _checked(scores: npt.ArrayLike, member: npt.ArrayLike) -> tuple[Float64s, Bo
 
 
 def _by_luck(s: Float64s, member: Booleans, row: Positions) -> float:
-    """How probable it is, at most, that so many rows score above every other where scores say nothing."""
+    """Return how probable it is, at most, that so many rows score above every other if scores say nothing.
+
+    Of scores each of its own row it is the product of (M - i) / (N - i) for i < k, with M members among N.
+    """
     first = len(np.unique(row[s > s[~member].max()]))
     members, others = (len(np.unique(row[kind])) for kind in (member, ~member))
     return float(max(member.mean(), members / (members + others)) ** first)
 
 
 def _ends(s: Float64s) -> Positions:
-    """Where each group of equal scores ends, scores in falling order."""
+    """Return where each group of equal scores ends, scores in falling order."""
     return np.flatnonzero(np.append(s[1:] != s[:-1], True))
 
 
@@ -220,7 +222,7 @@ def _area(false: Float64s, true: Float64s) -> float:
 def _drawn(
     member: Booleans, row: Positions, n_rows: int, resamples: int, rng: np.random.Generator
 ) -> Iterator[Float64s]:
-    """How often each row is drawn, resample by resample."""
+    """Yield how often each row is drawn, resample by resample."""
     kind = np.zeros(n_rows, np.intp)
     np.bitwise_or.at(kind, row, np.where(member, 1, 2))
     strata = [np.flatnonzero(kind == k) for k in (1, 2, 3) if (kind == k).any()]
@@ -230,7 +232,7 @@ def _drawn(
 
 
 def _said_on_other_half(s: Float64s, member: Booleans, row: Positions, first_half: Booleans) -> Booleans:
-    """Which scores reach the threshold that is best on the other half of the rows; none where it has but one kind."""
+    """Return which scores reach the threshold that is best on the other half of the rows; none if it has one kind."""
     said = np.zeros(len(s), bool)
     for half in (first_half[row], ~first_half[row]):
         own, m = s[half], member[half]

@@ -1,7 +1,7 @@
-"""All that an estimator stores, component by component, as fingerprints that are equal when all bits are.
+"""Everything that an estimator stores, component by component, as fingerprints that are equal if all bits are.
 
 Names of components are names of tensors and attributes; fingerprints are hashes. Neither shows a value, a label or an
-id, so both may stand in messages.
+id, so messages may show both.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from erasable.models.state import State
 
 
 def stored_components(estimator: Any) -> dict[str, str]:
-    """A fingerprint of each thing that an estimator stores, by name.
+    """Return a fingerprint of each component that an estimator stores, by name.
 
-    An estimator with a method ``audit_state()`` says itself what it stores: a mapping from names to values of any kind.
-    Of a model of this package it is each field of the header and each tensor of its canonical bytes, and whatever else
-    hangs on the estimator. Of any other, its attributes, as a pickle would hold them. docs/definitions.md lists what is
-    not looked at.
+    An estimator with a method ``audit_state()`` states what it stores: a mapping from names to values of any kind. For
+    a model of this package these are each field of the header and each tensor of its canonical bytes, and all other
+    attributes. For any other they are its attributes, as a pickle would hold them. docs/definitions.md lists what is
+    not compared.
     """
     said = getattr(estimator, "audit_state", None)
     if callable(said):
@@ -37,7 +37,7 @@ def stored_components(estimator: Any) -> dict[str, str]:
 
 
 def state_of(estimator: Any) -> State | None:
-    """The canonical state of a fitted model of this package, else None."""
+    """Return the canonical state of a fitted model of this package, else None."""
     snapshot = getattr(getattr(estimator, "model_", None), "snapshot", None)
     state = snapshot() if callable(snapshot) else None
     return state if isinstance(state, State) else None
