@@ -15,7 +15,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import rfc8785
-from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 from hypothesis import given
 from hypothesis import strategies as st
@@ -182,21 +181,14 @@ def test_the_signed_bytes_are_those_of_dsse():
     )
 
 
-def test_the_digest_before_can_be_left_out():
+def test_the_digest_before_the_request_id_and_the_time_can_be_left_out():
+    first, second = (read_receipt(made(request_id=..., completed_at=...)) for _ in range(2))
+    assert first.request_id != second.request_id
+    assert re.fullmatch(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", first.request_id)
+    assert timedelta() <= datetime.now(UTC) - first.completed_at < timedelta(minutes=5)
     text = made(state_before=None)
     assert check_receipt(text, known_key().public).state_before is None
     assert BEFORE not in base64.b64decode(json.loads(text)["payload"]).decode()
-
-
-def test_without_a_request_id_each_receipt_gets_a_random_one():
-    first, second = (read_receipt(made(request_id=...)).request_id for _ in range(2))
-    assert first != second
-    assert re.fullmatch(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", first)
-
-
-def test_without_a_time_it_was_completed_now():
-    low = datetime.now(UTC).replace(microsecond=0)
-    assert low <= read_receipt(made(completed_at=...)).completed_at <= datetime.now(UTC)
 
 
 @pytest.mark.parametrize(
@@ -228,12 +220,7 @@ def test_what_cannot_be_signed_is_refused(changes, message):
 
 def test_a_request_id_can_be_tried_beforehand():
     assert check_request_id("DSR 2026/17 (a)") == "DSR 2026/17 (a)"
-    with pytest.raises(ConfigurationError, match="or none to get a random one"):
-        check_request_id("\t")
-
-
-def test_a_refused_request_id_is_not_repeated_in_the_error():
-    with pytest.raises(ConfigurationError) as refused:
+    with pytest.raises(ConfigurationError, match="or none to get a random one") as refused:
         check_request_id("jane.doe@example.org\n")
     assert "jane" not in str(refused.value)
     assert "req-0001" not in repr(read_receipt(made()))
@@ -527,17 +514,6 @@ def _with_row(state: State, one: State, at: int) -> State:
 
 
 # -- others check it ---------------------------------------------------------------------------------------------
-
-
-def test_a_verifier_written_from_the_specification_agrees():
-    envelope = json.loads(made())
-    body = base64.b64decode(envelope["payload"])
-    kind = envelope["payloadType"].encode()
-    message = b"DSSEv1 " + str(len(kind)).encode() + b" " + kind + b" " + str(len(body)).encode() + b" " + body
-    key = load_pem_public_key(KEPT_KEY.read_bytes())
-    key.verify(base64.b64decode(envelope["signatures"][0]["sig"]), message)
-    with pytest.raises(InvalidSignature):
-        key.verify(base64.b64decode(envelope["signatures"][0]["sig"]), message + b" ")
 
 
 def test_the_commands_in_the_documentation_check_it(tmp_path):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import gzip
 import json
 import os
-import shutil
 import sys
 from contextlib import ExitStack
+from functools import partial
 from unittest.mock import patch
 
 import numpy as np
@@ -30,6 +30,7 @@ from erasable.errors import InputError, InputTypeError
 from erasable.estimators.kernel import ErasableGeneralClassifier
 from erasable.features import RandomFourierFeatures
 from erasable.models import files as shards
+from tests.formats.tampering import opened, rebuilt, tensors
 
 RNG = np.random.default_rng
 
@@ -200,6 +201,26 @@ MODELS = {
 }
 
 
+SPARSE = {
+    "sparse": {},
+    "sparse, no intercept": {"fit_intercept": False},
+    "sparse, wide grid": {"grid_bits": 18},
+    "sparse, scaled": {"scaling": 90.0},
+}
+MODELS |= {name: partial(ErasableClassifier, threshold=1e-6, **options) for name, options in SPARSE.items()}
+
+
+def sparse_rows(n=120, d=400):
+    rng = RNG(3)
+    return rng.standard_normal((n, d)) * (rng.random((n, d)) < 0.04)
+
+
+def stored_row(clf, i):
+    """The bytes of a stored row: of a sparse one its values."""
+    rows = clf._model.snapshot().rows
+    return rows[[i]].data.tobytes() if sp.issparse(rows) else rows[i].tobytes()
+
+
 def saved(clf, folder, name="model.erasable", tail=b""):
     (folder / name).write_bytes(clf._model.snapshot().to_bytes() + tail)
 
@@ -207,9 +228,11 @@ def saved(clf, folder, name="model.erasable", tail=b""):
 @pytest.fixture(params=MODELS)
 def model(request):
     """A fitted model, its rows and their ids, and the positions of core rows."""
-    X = RNG(3).standard_normal((120, 24))
+    X = sparse_rows() if request.param in SPARSE else RNG(3).standard_normal((120, 24))
     ids = np.array([f"visit-{i:05d}" for i in range(120)], dtype=object)
-    clf = MODELS[request.param]().fit(X, X[:, 0] > 0, ids=ids, subjects=[f"person-{i % 40}" for i in range(120)])
+    names = {"ids": ids, "subjects": [f"person-{i % 40}" for i in range(120)]}
+    clf = MODELS[request.param]().fit(X, X.sum(axis=1) > 0, **names)
+    assert sp.issparse(clf._model.snapshot().rows) is (request.param in SPARSE)
     core = [ids.tolist().index(key) for key in clf.core_ids_.tolist()]
     assert len(core) > 20
     return clf, X, ids, core
@@ -223,6 +246,8 @@ def test_a_row_is_found_in_a_model_until_it_is_forgotten(tmp_path, model):
     assert {r.row for r in before.remains if r.what == "id"} == set(range(6))
     assert {r.row for r in before.remains if r.what in ("grid row", "float64 row")} == set(range(6))
     assert before.ids_only == ()
+    others = RNG(99).standard_normal((50, X.shape[1]))
+    assert scan(tmp_path, others, ids=[f"visit-9{i:04d}" for i in range(50)]).clean
     clf.forget(ids=ids[gone])
     saved(clf, tmp_path)
     after = scan(tmp_path, X[gone], ids=ids[gone])
@@ -249,19 +274,12 @@ def test_offsets_in_a_model_point_at_the_bytes(tmp_path, model):
         if r.what == "id":
             assert held == ids[core][r.row].encode()
         else:
-            assert held == clf._model.snapshot().rows[r.row].tobytes()
-
-
-def test_a_model_of_other_rows_is_clean(tmp_path, model):
-    clf, _, _, _ = model
-    saved(clf, tmp_path)
-    others = RNG(99).standard_normal((50, 24))
-    assert scan(tmp_path, others, ids=[f"visit-9{i:04d}" for i in range(50)]).clean
+            assert held == stored_row(clf, r.row)
 
 
 def test_what_lies_behind_the_end_of_a_model_is_found(tmp_path, model):
     clf, X, ids, core = model
-    gone, row = core[5], clf._model.snapshot().rows[5].tobytes()
+    gone, row = core[5], stored_row(clf, 5)
     clf.forget(ids=[ids[gone]])
     saved(clf, tmp_path, tail=b"\x01\x02\x03" + row + b" " + ids[gone].encode())
     report = scan(tmp_path, X[[gone]], ids=[ids[gone]])
@@ -276,7 +294,7 @@ def test_a_copy_that_was_cut_off_is_still_looked_into(tmp_path, model):
     (tmp_path / ".model.erasable.new").write_bytes(whole[: len(whole) - len(core) * 3])
     report = scan(tmp_path, X[core[:3]], ids=ids[core[:3]])
     assert {r.row for r in report.remains if r.what != "id"} == {0, 1, 2}
-    last = whole.rindex(clf._model.snapshot().rows[10].tobytes())
+    last = whole.rindex(stored_row(clf, 10))
     (tmp_path / ".model.erasable.new").write_bytes(whole[: last + 5])  # half way through the rows
     report = scan(tmp_path, X[core[:20]], ids=[f"unknown-{i}" for i in range(20)])
     assert {r.row for r in (*report.remains, *report.twins)} == set(range(10))
@@ -288,7 +306,7 @@ def test_a_copy_that_was_cut_off_is_still_looked_into(tmp_path, model):
 
 def test_the_grid_of_a_model_is_looked_for_in_other_files(tmp_path, model):
     clf, X, ids, core = model
-    row = clf._model.snapshot().rows[2].tobytes()
+    row = stored_row(clf, 2)
     clf.forget(ids=[ids[core[2]]])
     saved(clf, tmp_path)
     (tmp_path / "core.dump").write_bytes(RNG(0).bytes(1001) + row)
@@ -325,14 +343,15 @@ def test_a_row_without_a_subject_is_not_that_of_zero(tmp_path, name):
 
 
 def test_subjects_are_found_only_when_asked_for(tmp_path, model):
-    clf, *_ = model
+    clf, X, *_ = model
     saved(clf, tmp_path)
+    nobody = RNG(7).standard_normal((1, X.shape[1]))
     someone = [clf._model.snapshot().subjects[0]]
-    report = scan(tmp_path, RNG(7).standard_normal((1, 24)), ids=["visit-none"], subjects=someone)
+    report = scan(tmp_path, nobody, ids=["visit-none"], subjects=someone)
     assert {r.what for r in report.remains} == {"subject"}
     clf.forget(subjects=someone)
     saved(clf, tmp_path)
-    assert scan(tmp_path, RNG(7).standard_normal((1, 24)), ids=["visit-none"], subjects=someone).clean
+    assert scan(tmp_path, nobody, ids=["visit-none"], subjects=someone).clean
 
 
 @pytest.mark.parametrize("kind", [str, int, str.encode])
@@ -605,7 +624,7 @@ def test_a_model_whose_rows_cannot_be_compared_is_named(tmp_path):
 
 
 @pytest.mark.parametrize("sharded", [False, True])
-def test_rows_behind_a_feature_map_are_of_another_form(tmp_path, monkeypatch, sharded):
+def test_rows_behind_a_feature_map_are_of_another_form(tmp_path, request, sharded):
     """As many outputs as the table has columns, so that the stored rows have the shape of rows of the table."""
     X = RNG(0).standard_normal((60, 9))
     made = RandomFourierFeatures(n_features_out=9)
@@ -615,17 +634,10 @@ def test_rows_behind_a_feature_map_are_of_another_form(tmp_path, monkeypatch, sh
     assert _scan_rows.grid_in(state.header()) is None  # no grid to look for in other files
     assert _scan_rows.grid_in({**state.header(), "feature_map": None}) == state.configuration.grid
     if sharded:
-        monkeypatch.setattr(shards, "LARGEST_FILE", 100)
-        monkeypatch.setattr(shards, "LARGEST_SHARD", 300)
-        files = shards.files_of(clf._model.snapshot())
-        (tmp_path / ".model.erasable.parts").mkdir()
-        (tmp_path / "model.erasable").write_bytes(b"".join(files.head))
-        for name, pieces in files.parts.items():
-            (tmp_path / ".model.erasable.parts" / name).write_bytes(b"".join(pieces))
-        hold_rows = {f".model.erasable.parts/{name}" for name in files.parts}
-    else:
-        saved(clf, tmp_path)
-        hold_rows = {"model.erasable"}
+        request.getfixturevalue("in_shards")
+    clf.save(tmp_path / "model.erasable")
+    parts_of = tmp_path / ".model.erasable.parts"
+    hold_rows = {f"{parts_of.name}/{f.name}" for f in parts_of.iterdir()} if sharded else {"model.erasable"}
     blind = scan(tmp_path, X[:5])
     assert {u.file for u in blind.unreadable} == hold_rows == set(blind.unseen)
     assert "another form" in blind.unreadable[0].why
@@ -644,33 +656,65 @@ def test_rows_that_a_model_cannot_hold_are_no_reason_to_doubt_it(tmp_path):
     assert scan(tmp_path, np.vstack([100.0 + X[:1], X[1:2]])).remains[0].row == 1
 
 
-def test_shards_of_a_large_model_are_compared_too(tmp_path, monkeypatch):
+@pytest.fixture
+def in_shards(monkeypatch):
+    """Models are saved in shards of some hundred bytes."""
     monkeypatch.setattr(shards, "LARGEST_FILE", 100)
     monkeypatch.setattr(shards, "LARGEST_SHARD", 500)
-    X = RNG(0).standard_normal((90, 12))
-    clf = ErasableClassifier(threshold=1e-6, grid_bits=13).fit(X, X[:, 0] > 0, ids=np.arange(90))
 
-    def save():
-        files = shards.files_of(clf._model.snapshot())
-        folder = tmp_path / ".m.erasable.parts"
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir()
-        (tmp_path / "m.erasable").write_bytes(b"".join(files.head))
-        for name, pieces in files.parts.items():
-            (folder / name).write_bytes(b"".join(pieces))
-        return len(files.parts)
 
-    assert save() > 3
+@pytest.mark.parametrize("X", [RNG(0).standard_normal((90, 12)), sparse_rows(90)], ids=["dense", "sparse"])
+def test_shards_of_a_large_model_are_compared_too(tmp_path, in_shards, X):
+    clf = ErasableClassifier(threshold=1e-6, grid_bits=13).fit(X, X.sum(axis=1) > 0, ids=np.arange(90))
+    path = tmp_path / "m.erasable"
+    clf.save(path)
+    assert len(list((tmp_path / ".m.erasable.parts").iterdir())) > 3
     report = scan(tmp_path, X[[4, 8]], ids=[4, 1008])
     assert {(r.row, r.what) for r in report.remains} == {(0, "id"), (0, "grid row")}
     assert all(r.file.startswith(".m.erasable.parts/") for r in report.remains)
     assert {t.row for t in report.twins} == {1}
     clf.forget(ids=[4])
-    save()
+    clf.save(path, overwrite=True)
     assert scan(tmp_path, X[[4]], ids=[4]).clean
     # With one column too many the shards hold rows of the same shape as a grid without intercept.
     wrong = scan(tmp_path, np.hstack([X, X[:, :1]])[:3], ids=[1000, 1001, 1002])
     assert len(wrong.ids_only) > 3
+
+
+def spoilt(data, name, change):
+    """A model whose sparse rows have a changed array."""
+    arrays, meta = tensors(data), opened(data)[1]
+    kind, _, raw = arrays[f"rows.{name}"]
+    array = np.frombuffer(raw, {"U16": "<u2", "I16": "<i2"}[kind]).copy()
+    change(array)
+    return rebuilt(meta, {**arrays, f"rows.{name}": (kind, [len(array)], array.tobytes())})
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("columns", lambda a: np.put(a, 5, 400)),  # a column past the last
+        ("columns", lambda a: np.put(a, 1, a[0])),  # a column twice in a row
+        ("lengths", lambda a: np.put(a, -1, 60_000)),  # lengths that lead past the end
+    ],
+)
+def test_arrays_of_sparse_rows_that_do_not_fit_hide_nothing(tmp_path, name, change):
+    X = sparse_rows()
+    clf = ErasableClassifier(threshold=1e-6).fit(X, X.sum(axis=1) > 0)
+    (tmp_path / "model.erasable").write_bytes(spoilt(clf._model.snapshot().to_bytes(), name, change))
+    report = scan(tmp_path, X[::9])
+    assert report.unreadable
+    assert {r.row for r in report.remains} == set(range(len(X[::9])))  # by their values
+
+
+def test_yes_or_no_rows_are_told_by_their_columns(tmp_path):
+    rows = (RNG(8).random((60, 200)) < 0.1).astype(float)
+    clf = ErasableClassifier(threshold=1e-6).fit(rows, rows[:, 0] > 0)
+    for gone, found in (([], set(range(20))), (range(20), set())):
+        clf.forget(ids=list(gone))
+        whole = clf._model.snapshot().to_bytes()
+        (tmp_path / "leftover").write_bytes(b"\xff" * 40 + whole[40:])
+        assert {r.row for r in scan(tmp_path, rows[:20]).remains} == found
 
 
 @pytest.mark.parametrize("cut", [0, 1])
@@ -980,9 +1024,6 @@ def test_a_file_alone_will_do_as_folder(tmp_path):
 def test_what_cannot_be_looked_for_is_refused(tmp_path, X, more, message):
     with pytest.raises((InputError, InputTypeError), match=message):
         scan(tmp_path, X, **more)
-
-
-def test_a_folder_that_is_not_there_is_refused(tmp_path):
     with pytest.raises(InputError, match="cannot be looked through"):
         scan(tmp_path / "nowhere", ROW)
 
@@ -994,9 +1035,3 @@ def test_rows_too_large_for_float32_or_a_grid_are_looked_for_as_they_are(tmp_pat
     (tmp_path / "dump").write_bytes(b"a" + X.tobytes())
     report = scan(tmp_path, X)
     assert {(r.file, r.row) for r in report.remains} == {("dump", 0), ("dump", 1), ("m", 1)}
-
-
-def test_assumptions_of_the_tests_hold():
-    """The encodings planted here differ, so that finding one is not finding another."""
-    X = RNG(0).standard_normal((1, 8))
-    assert len({rows.tobytes() for _, rows in written(X)}) == 5
