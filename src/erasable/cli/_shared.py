@@ -193,7 +193,7 @@ def csv_line(cells: Iterable[str]) -> str:
     return line.getvalue()
 
 
-def ranges_of(given: Sequence[str]) -> Any:
+def ranges_of(given: Sequence[str]) -> tuple[float, float] | list[tuple[float, float]]:
     """Parse ``--target-range``: one pair of numbers, or several."""
     ranges = []
     for text in given:
@@ -218,7 +218,7 @@ def note_doubt(path: str | os.PathLike[str]) -> None:
         say(f"note: {doubt}", aside=True)
 
 
-def print_json(value: Any) -> None:
+def print_json(value: object) -> None:
     """Print a value as JSON on standard output; NaN and infinity, which JSON does not have, are refused."""
     print(json.dumps(value, indent=1, allow_nan=False))
 

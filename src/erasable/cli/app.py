@@ -118,7 +118,7 @@ def _finishing(work: Callable[..., object]) -> Callable[..., object]:
     """Wrap a command so that it returns ``_FINISHED`` if it ran to its end."""
 
     @wraps(work)
-    def finished(*args: Any, **kwargs: Any) -> object:
+    def finished(*args: object, **kwargs: object) -> object:
         work(*args, **kwargs)
         return _FINISHED
 
@@ -191,7 +191,7 @@ def main() -> None:
     sys.exit(run(sys.argv[1:]))
 
 
-def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
     """Print a Python warning as one line, without the place in the code."""
     say(f"warning: {as_options(str(message))}", aside=True)
 

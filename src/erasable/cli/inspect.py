@@ -163,7 +163,7 @@ def _write_csv(stored: StoredRows) -> None:
 _ROW = ("id", "label", "weight", "other_subjects")
 
 
-def _cell(value: Any) -> str:
+def _cell(value: object) -> str:
     if isinstance(value, tuple):  # the targets of a regression
         return ", ".join(map(repr, value))
     return "" if value is None else str(value)
@@ -205,7 +205,7 @@ def _order(key: str | None, sample_key: str | None) -> str:
     return f"hashed, random state {key}"
 
 
-def _readable(name: str, value: Any) -> Any:
+def _readable(name: str, value: object) -> object:
     if name == "class_weight" and isinstance(value, dict):
         return f"given for {len(value.get('weights', ()))} classes"  # which, ``--json`` says
     return (
@@ -215,7 +215,7 @@ def _readable(name: str, value: Any) -> Any:
     )
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     """Return a value as readable text."""
     if isinstance(value, list):
         more = f" and {len(value) - 8:,} more" if len(value) > 8 else ""
@@ -223,13 +223,13 @@ def _text(value: Any) -> str:
     return "none" if value is None else str(value)
 
 
-def _decimal(value: Any, slack: float) -> Any:
+def _decimal(value: object, slack: float) -> object:
     """Return a hexadecimal float of the header in decimal."""
     if isinstance(value, list):
         return [_decimal(v, slack) for v in value]
     try:
-        number = float.fromhex(value)
-    except (TypeError, ValueError, OverflowError):  # not one of our files
+        number = float.fromhex(value if isinstance(value, str) else "")
+    except (ValueError, OverflowError):  # not one of our files
         return value
     short = f"{number:.6g}"
     return short if abs(float(short) - number) <= slack else repr(number)

@@ -37,6 +37,7 @@ from erasable.errors import ConfigurationError
 if TYPE_CHECKING:
     from erasable.operations.learn import Columns, TableLearnt
     from erasable.operations.model_file import LearnOptions
+    from erasable.operations.new_rows import Suppressed
 
 KeyType = Literal["int", "str"]
 LabelType = Literal["int", "str", "float", "bool"]
@@ -236,7 +237,7 @@ class FileOptions:
     ] = None
     key: Annotated[Path | None, typer.Option(help="The operator's key of that list.")] = None
 
-    def record(self, engine: Any) -> LearnOptions:
+    def record(self, engine: object) -> LearnOptions:
         """Return the options for the operation."""
         from erasable.operations.model_file import LearnOptions
 
@@ -253,7 +254,7 @@ class FileOptions:
             engine=engine,
         )
 
-    def _listed(self) -> Any:
+    def _listed(self) -> Suppressed | None:
         """Return the function that finds rows of people on the suppression list."""
         if self.suppressed is None and self.key is None:
             return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -62,7 +63,7 @@ class ExportReport:
 
 
 def export(
-    clf: Any,
+    clf: object,
     path: str | os.PathLike[str],
     *,
     form: str | None = None,
@@ -193,7 +194,7 @@ def _form(path: Path, form: str | None) -> str:
     return form
 
 
-def _linear(clf: Any) -> Linear:
+def _linear(clf: object) -> Linear:
     """Return all that predicting takes, from one state of the model."""
     model = model_behind(clf, "export") if is_model(clf) else None
     if model is None or not isinstance(model.configuration.head, LinearHead):
@@ -212,7 +213,7 @@ def _linear(clf: Any) -> Linear:
     token = model.version_token
     if not len(model.core):
         raise NoRowsError("no rows remain in this model, so there are no weights to export: learn new rows first.")
-    names: Any = model.configuration.feature_names  # as in the state and the digest
+    names: Sequence[str] | None = model.configuration.feature_names  # as in the state and the digest
     if names is None:
         names = getattr(clf, "feature_names_in_", None) if schema is None else schema.feature_names_out()
     linear = Linear(

@@ -38,6 +38,7 @@ from erasable.schemas import EncodingReport, Schema
 from erasable.tables import Dialect, TableStream, nameless_form, stream_table
 from erasable.tables.columns import read_texts
 from erasable.tables.reading import compared
+from erasable.tables.sources import TableLike
 
 #: Called with what is being done ("reading" or "learning"), rows done, and rows in all.
 Watch = Callable[[str, int, int], None]
@@ -49,13 +50,13 @@ _TYPES = {"label": (bool, int, float, str), "id": (int, str), "subject": (int, s
 
 def learn(
     clf: ErasableEstimator,
-    X: Any,
-    y: Any,
+    X: object,
+    y: object,
     *,
-    ids: Any = None,
-    subjects: Any = None,
-    classes: Any = None,
-    sample_weight: Any = None,
+    ids: object = None,
+    subjects: object = None,
+    classes: object = None,
+    sample_weight: object = None,
     allow_no_subject: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> LearnReport:
@@ -169,7 +170,7 @@ class TableLearnt:
 
 def learn_table(
     path: str | os.PathLike[str],
-    source: Any,
+    source: TableLike,
     columns: Columns | None = None,
     *,
     parameters: Mapping[str, Any] | None = None,
@@ -270,11 +271,11 @@ class _Task:
     """One table to learn: how it is read, and the estimator that learns it. Both depend on the model in the file."""
 
     stream: TableStream
-    estimator: Any
+    estimator: ErasableEstimator
 
     def __init__(
         self,
-        source: Any,
+        source: TableLike,
         columns: Columns,
         parameters: dict[str, Any],
         dialect: Dialect | None,
@@ -291,7 +292,7 @@ class _Task:
         self.targets: Sequence[str] = columns.targets
         self.score: Scores | RegressionScores | None = None
 
-    def prepare(self, model: Model | None) -> tuple[TableStream, Any]:
+    def prepare(self, model: Model | None) -> tuple[TableStream, ErasableEstimator]:
         """Return the table, read as the model in the file needs it, and the estimator that learns it."""
         columns, self.exists = self.columns, model is not None
         if model is not None:
@@ -497,7 +498,7 @@ class _Task:
         columns = {"feature_names": names} if self.schema is None else {"feature_map": self.schema}
         return kind(**given, **columns)
 
-    def _estimator_of(self, model: Model) -> Any:
+    def _estimator_of(self, model: Model) -> ErasableEstimator:
         """Return the estimator around the model in the file; parameters or columns that differ are refused."""
         given = self.parameters
         if "kernel" in given and not isinstance(model.configuration.selection, KernelDisagreement):
@@ -507,7 +508,7 @@ class _Task:
                 "the file was made with a map of texts, which no file can hold: learn with Python, as erasable.load "
                 "says."
             )
-        estimator = face_of(model)
+        estimator: ErasableEstimator = face_of(model)
         if given.keys() - estimator.get_params().keys():
             raise ConfigurationError(
                 "kappa=, horizon=, fit_intercept= and sample_rate= are for linear models, loss=, alpha= and "

@@ -74,7 +74,7 @@ class LearnOptions:
     mode: int = PRIVATE
     budget_bytes: int = BUDGET_BYTES
     suppressed: Suppressed | None = None
-    engine: Any = None
+    engine: object = None
     progress: Callable[[int], None] | None = None
     reading: Callable[[int], None] | None = None
     ahead: Ahead | None = None
@@ -137,7 +137,7 @@ class ModelFile:
         self,
         path: str | os.PathLike[str],
         *,
-        like: Any = None,
+        like: object = None,
         timeout: float | None = None,
         key: PrivateKey | None = None,
         after_only: bool = False,
@@ -187,7 +187,7 @@ class ModelFile:
     # -- changing ------------------------------------------------------------------------------------------------
 
     def forget(
-        self, *, ids: Any = None, subjects: Any = None, request_id: str | None = None, digests: bool = False
+        self, *, ids: object = None, subjects: object = None, request_id: str | None = None, digests: bool = False
     ) -> ForgetReport:
         """Remove rows from the model and from the disk; durable on return.
 
@@ -237,7 +237,7 @@ class ModelFile:
         self,
         blocks: Iterable[Any],
         *,
-        new: Any = None,
+        new: object = None,
         skip_known: bool = False,
         replace: bool = False,
         allow_no_subject: bool = False,
@@ -245,7 +245,7 @@ class ModelFile:
         mode: int = PRIVATE,
         budget_bytes: int = BUDGET_BYTES,
         suppressed: Suppressed | None = None,
-        engine: Any = None,
+        engine: object = None,
     ) -> LearnReport:
         """Learn the rows of all blocks as one call, then write the file once: all of it, or nothing.
 
@@ -366,7 +366,7 @@ class ModelFile:
 
     # -- looking and checking ------------------------------------------------------------------------------------
 
-    def rows_of(self, *, ids: Any = None, subjects: Any = None) -> StoredRows:
+    def rows_of(self, *, ids: list[Any] | None = None, subjects: list[Any] | None = None) -> StoredRows:
         """Return the stored rows with these ids and subjects; see ``erasable.operations.inspect.rows_of``."""
         return rows_of(self.path, ids=ids, subjects=subjects)
 
@@ -472,7 +472,7 @@ class ModelCache:
         That in the header of the file with this model.
     """
 
-    def __init__(self, path: str, like: Any) -> None:
+    def __init__(self, path: str, like: object) -> None:
         self._path, self._like = path, like
         self.model: Model | None = None
         self.checksum = ""

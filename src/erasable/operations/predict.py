@@ -21,6 +21,7 @@ from erasable.schemas import EncodingReport
 from erasable.store import replaced_text
 from erasable.tables import Dialect, TableStream, files_of, nameless_form, stream_table
 from erasable.tables.reading import listed
+from erasable.tables.sources import TableLike
 
 if TYPE_CHECKING:  # it imports SciPy's statistics, which is slow
     from erasable.operations.scoring import RegressionScores, Scores
@@ -69,8 +70,8 @@ class Predictions:
 
     def __init__(
         self,
-        model: Any,
-        source: Any,
+        model: object,
+        source: TableLike,
         *,
         id: str | None = None,
         label: str | None = None,
@@ -120,7 +121,7 @@ class Predictions:
                     self._progress(done, stream.n_rows)
             self.encoding = stream.encoding
 
-    def _needs_chances(self, known: Any) -> bool:
+    def _needs_chances(self, known: object) -> bool:
         return self._probabilities or known is not None
 
     def _records(self, ids: Any, predicted: Any, known: Any, chances: Any) -> Iterator[dict[str, Any]]:
@@ -154,8 +155,8 @@ class Predictions:
 
 
 def score_table(
-    model: Any,
-    source: str | os.PathLike[str] | Any,
+    model: object,
+    source: TableLike,
     *,
     label: str | None = "label",
     targets: Sequence[str] = (),
@@ -179,7 +180,7 @@ def score_table(
 
 def _stream_for(
     model: Model,
-    source: Any,
+    source: TableLike,
     *,
     id: str | None,
     label: str | None,
@@ -220,7 +221,7 @@ def _stream_for(
     return stream
 
 
-def refuse_overwriting(out: str | os.PathLike[str] | None, *read: Any) -> None:
+def refuse_overwriting(out: str | os.PathLike[str] | None, *read: TableLike) -> None:
     """Raise ConfigurationError if ``out`` is, under any name, one of the files that are read.
 
     Sources are given as in ``Predictions``; ``"-"`` is standard input or output.

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from erasable.audit.receipts import check_request_id
-from erasable.core.names import Steps
+from erasable.core.names import Key, Steps
 from erasable.errors import BusyError, InputError, InputTypeError, UnknownOutcomeError
 from erasable.models.core_rows import Named
 from erasable.models.model import Model
@@ -58,7 +58,7 @@ class Names:
         """
         if not self.texts and not self.files:
             return None
-        keys = [self._key(text, kind) for text in self.texts]
+        keys: list[Any] = [self._key(text, kind) for text in self.texts]
         if self.files:
             from erasable.tables import files_of, read_keys  # only here: names on a command line need no reader
 
@@ -67,7 +67,7 @@ class Names:
                 keys += read_keys(file, kind=kind, column=self.column, trim="trim" in steps)
         return keys
 
-    def _key(self, text: str, kind: type | None) -> Any:
+    def _key(self, text: str, kind: type | None) -> Key:
         if kind is int:
             if not _WHOLE.fullmatch(text):  # int() would take 1_0 for ten
                 raise InputError(f"{self.called}: the model's are whole numbers, and one that was given is not.")
@@ -96,8 +96,8 @@ class Request:
     Request(1 ids, 2 subjects)
     """
 
-    ids: Any = None
-    subjects: Any = None
+    ids: object = None
+    subjects: object = None
     request_id: str | None = None
     requested_at: datetime = field(default_factory=lambda: datetime.now(UTC))
 
@@ -112,7 +112,7 @@ class Request:
             raise InputError("requested_at must be a time that exists in UTC.") from None
 
     @classmethod
-    def of(cls, given: Any) -> Request:
+    def of(cls, given: object) -> Request:
         """Return a request, or the request that a mapping describes."""
         if isinstance(given, cls):
             return given

@@ -22,7 +22,7 @@ _HARMLESS = {"n_features_in_", "feature_names_in_", "_sklearn_output_config", "_
 
 
 def verify(
-    model: Any, *, public: Collection[str] = (), progress: Callable[[int, int], None] | None = None
+    model: object, *, public: Collection[str] = (), progress: Callable[[int, int], None] | None = None
 ) -> VerifyReport:
     """Rerun learning over the stored core rows from nothing and compare everything with what is stored.
 
@@ -64,7 +64,7 @@ def verify(
 
 
 def verify_file(
-    path: str | os.PathLike[str], *, like: Any = None, progress: Callable[[int, int], None] | None = None
+    path: str | os.PathLike[str], *, like: object = None, progress: Callable[[int, int], None] | None = None
 ) -> VerifyReport:
     """Verify the model in a file, as :func:`erasable.verify` does; the digest reported is that of the file.
 
@@ -78,7 +78,7 @@ def verify_file(
     return read_model(path, code_in(like))[0].verify(progress)
 
 
-def code_in(like: Any) -> Code | None:
+def code_in(like: object) -> Code | None:
     """Return the code that a file cannot hold, from an unfitted estimator that has it."""
     if like is None:
         return None
