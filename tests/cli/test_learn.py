@@ -422,3 +422,32 @@ def test_a_sorted_table_in_the_order_given_is_told_what_to_do(capsys, folder):
         assert run(["learn", "sorted.csv", "-o", order, "--threshold", "0.1", "--order", order, "--json"]) == 0
         warnings = said(capsys)["warnings"]
         assert sum(bool(re.search("long runs.*--order at", w)) for w in warnings) == told
+
+
+def test_independent_selection_forgets_to_the_file_of_all_other_rows(capsys, folder):
+    np.save("moments.npy", np.full(3, 1 / 3))
+    shares = ["--balance", "0.5", "--class-share", "yes=0.25", "--class-share", "no=0.75"]
+    options = ["--selection", "independent", "--rate", "0.5", "--moments", "moments.npy", *shares]
+    learn = ["learn", put(table()), *LEARN, *options]
+    assert run(learn) == 0
+    assert run(["inspect", MODEL]) == 0
+    assert "independent" in capsys.readouterr().out
+    leaving = core_ids()[:3]
+    assert run(["forget", MODEL, *(word for i in leaving for word in ("--id", str(i)))]) == 0
+    rest = table().filter(pa.compute.invert(pa.compute.is_in(table()["row_id"], pa.array(leaving))))
+    assert run(["learn", put(rest, "rest.parquet"), *LEARN[:-1], "rest.erasable", *options]) == 0
+    assert content() == content("rest.erasable")
+    with refused(capsys, folder) as no:
+        no([*learn, "--skip-known", "--rate", "0.4"], 2, "rate")
+        no(["learn", "data.parquet", *LEARN[:-1], "new.erasable", "--rate", "0.4"], 2, "for independent selection")
+        no(
+            ["learn", "data.parquet", *LEARN[:-1], "new.erasable", *options, "--threshold", "1"],
+            2,
+            "threshold cannot be set",
+        )
+        no(["learn", "data.parquet", *LEARN[:-1], "new.erasable", *options, "--class-share", "no"], 2, "LABEL=SHARE")
+        no(
+            ["learn", "data.parquet", *LEARN[:-1], "new.erasable", *options[:-6], "--moments", "data.parquet"],
+            2,
+            ".npy",
+        )

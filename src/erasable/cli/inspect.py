@@ -186,10 +186,25 @@ def _print_schema(model: Path, as_json: bool) -> None:
 
 # The entries of the header that are printed; ``--json`` has all.
 _SHOWN = (
-    *("loss", "capacity", "alpha", "threshold", "sample_rate", "class_weight", "kernel", "gamma", "scaling"),
+    *(
+        "loss",
+        "selection",
+        "head",
+        "rate",
+        "balance",
+        "class_shares",
+        "capacity",
+        "alpha",
+        "threshold",
+        "sample_rate",
+        "class_weight",
+        "kernel",
+        "gamma",
+        "scaling",
+    ),
     *("intercept", "classes_fixed", "feature_names"),
 )
-_FLOATS = ("capacity", "alpha", "threshold", "sample_rate", "gamma", "scaling")
+_FLOATS = ("capacity", "alpha", "threshold", "sample_rate", "rate", "balance", "class_shares", "gamma", "scaling")
 _GRID = 2.0**-30  # capacities as given and as stored differ by less
 
 

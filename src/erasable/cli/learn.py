@@ -130,6 +130,37 @@ class ModelOptions:
     horizon: Annotated[
         int | None, typer.Option(help="With --kappa: rows the model will see in all. [default: rows of the table]")
     ] = None
+    selection: Annotated[
+        Literal["leverage", "independent"] | None,
+        typer.Option(
+            metavar="SELECTION",
+            help="Which rows are stored. leverage: rows unlike those stored before (Algorithm 1); forgetting equals "
+            "learning the surviving stored rows. independent: each row by itself, drawn by the hash of its id; "
+            "forgetting equals learning all surviving rows. [default: leverage]",
+        ),
+    ] = None
+    rate: Annotated[
+        float | None,
+        typer.Option(help="With --selection independent: about the share of rows that is stored. [default: 0.1]"),
+    ] = None
+    moments: Annotated[
+        Path | None,
+        typer.Option(
+            help="With --selection independent: public second moments of the features, in a .npy file; rows that are "
+            "unusual by them are stored more often. [default: all rows have the same chance]"
+        ),
+    ] = None
+    balance: Annotated[
+        float | None,
+        typer.Option(
+            help="With --selection independent: store rows of rare classes more often, 0, 0.5 or 1; needs "
+            "--class-share. Predictions take it back. [default: 0]"
+        ),
+    ] = None
+    class_share: Annotated[
+        list[str] | None,
+        typer.Option(help="The public share of a class, LABEL=SHARE; repeat it for each class.", metavar="SHARE"),
+    ] = None
     intercept: Annotated[
         bool | None, typer.Option("--intercept/--no-intercept", help="Append a constant to rows. [default: yes]")
     ] = None
@@ -194,7 +225,10 @@ class ModelOptions:
             refuse_options(
                 {"random_state": self.random_state}, "is the key of the hashed order, and --order given has none"
             )
-        linear = ("kappa", "horizon", "intercept", "loss", "alpha", "sample_rate", "class_weight")
+        linear = [
+            *("kappa", "horizon", "intercept", "loss", "alpha", "sample_rate", "class_weight"),
+            *("selection", "rate", "moments", "balance", "class_share"),
+        ]
         if self.kernel is None:
             refuse_options({"gamma": self.gamma}, "is for kernels: name one with --kernel")
         else:
@@ -208,6 +242,10 @@ class ModelOptions:
             "classes": names_in(self.classes),
             "class_weight": _class_weights(self.class_weight),
             "target_range": ranges_of(self.target_range) if self.target_range else None,
+            "class_shares": _numbers_by_label(
+                given.pop("class_share", None), "--class-share must be LABEL=SHARE for each class."
+            ),
+            "moments": None if self.moments is None else _read_moments(self.moments),
         }
         return given | {name: value for name, value in parsed.items() if value is not None}
 
@@ -363,6 +401,8 @@ def learn(
 
     - `erasable learn data.csv --loss logistic --alpha 0.1 --class-weight balanced -o rare.erasable`
 
+    - `erasable learn data.csv --id row_id --selection independent --rate 0.1 --loss logistic -o model.erasable`
+
     - `erasable learn homes.csv --target price --target-range 0:1000000 --id home -o prices.erasable`
 
     - `erasable learn data.csv --id row_id --id-type str --label-type int -o model.erasable`
@@ -442,19 +482,34 @@ def _show(out: Path, done: TableLearnt, test: Path | None, *, rounds: bool, as_j
 
 def _class_weights(given: list[str] | None) -> str | dict[str, float] | None:
     """Parse ``--class-weight``: the word balanced, or labels with their weights."""
-    if not given:
-        return None
     if given == ["balanced"]:
         return "balanced"
-    weights = {}
+    return _numbers_by_label(given, "--class-weight must be balanced, once, or LABEL=WEIGHT for each class.")
+
+
+def _numbers_by_label(given: list[str] | None, advice: str) -> dict[str, float] | None:
+    """Parse an option that is repeated for each class, with a number after the label."""
+    if not given:
+        return None
+    numbers = {}
     for text in given:
         label, equals, number = text.rpartition("=")
         try:
-            weights[label] = float(number)
+            numbers[label] = float(number)
         except ValueError:
             equals = ""
         if not equals:
-            raise ConfigurationError("--class-weight must be balanced, once, or LABEL=WEIGHT for each class.")
-    if len(weights) < len(given):
-        raise ConfigurationError("--class-weight names a class twice: give each once.")
-    return weights
+            raise ConfigurationError(advice)
+    if len(numbers) < len(given):
+        raise ConfigurationError(f"{advice.split()[0]} names a class twice: give each once.")
+    return numbers
+
+
+def _read_moments(path: Path) -> Any:
+    """Read the array in a .npy file."""
+    import numpy as np
+
+    try:
+        return np.load(path, allow_pickle=False)
+    except (ValueError, EOFError):
+        raise ConfigurationError("--moments must be a .npy file, as numpy.save writes it.") from None

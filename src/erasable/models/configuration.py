@@ -160,7 +160,7 @@ def leverage_of(given: Any, n_features: int, n_samples: int, *, streaming: bool)
     set_by_caller += ["balance"] if getattr(given, "balance", 0.0) else []
     if set_by_caller:
         raise ConfigurationError(
-            f'{" and ".join(set_by_caller)} are for independent selection: give selection="independent", or leave '
+            f'{" and ".join(set_by_caller)} are for independent selection: give selection= "independent", or leave '
             "them out."
         )
     grid = grid_of_parameters(given, n_features)
@@ -186,7 +186,7 @@ def independent_of(given: Any, n_features: int, classes: tuple[Label, ...] | Non
     if refused:
         raise ConfigurationError(
             f"independent selection looks at each row alone, so {' and '.join(refused)} cannot be set: give rate= "
-            'instead, or selection="leverage".'
+            'instead, or selection= "leverage".'
         )
     grid = grid_of_parameters(given, n_features)
     check_memory(grid)

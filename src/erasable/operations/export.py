@@ -213,6 +213,12 @@ def _linear(clf: object) -> Linear:
     token = model.version_token
     if not len(model.core):
         raise NoRowsError("no rows remain in this model, so there are no weights to export: learn new rows first.")
+    two_sigmoids = model.configuration.head.NAME == "logistic" and len(model.classes) == 2
+    if model.classifies and model.selection.tilts_of(model.classes) is not None and not two_sigmoids:
+        raise InputTypeError(
+            "a model with balance can be exported if its loss is logistic and it has two classes: other predictions "
+            "take the balance back in a way that the export does not have. Predict with the model itself."
+        )
     names: Sequence[str] | None = model.configuration.feature_names  # as in the state and the digest
     if names is None:
         names = getattr(clf, "feature_names_in_", None) if schema is None else schema.feature_names_out()

@@ -196,7 +196,7 @@ def learn_table(
     columns : Columns, optional
     parameters : mapping, optional
         Of ``ErasableKernelClassifier`` if ``"kernel"`` is among them, else of ``ErasableRegressor`` or
-        ``ErasableClassifier``. Labels in ``class_weight`` and ``classes`` may be texts, whatever the table's type is.
+        ``ErasableClassifier``. Labels in arguments may be texts, whatever the table's type is.
     options : LearnOptions, optional
     dialect : Dialect, optional
         How CSV text is written, in ``test`` too.
@@ -431,11 +431,13 @@ class _Task:
         return not model.classifies
 
     def _read_labels(self, kind: type | None) -> None:
-        """Convert the labels in ``class_weight`` and ``classes`` from text to the type of the table's labels."""
-        weights, classes = self.parameters.get("class_weight"), self.parameters.get("classes")
-        if isinstance(weights, Mapping):
-            labels = self._as_labels([*weights], kind, "class_weight=")
-            self.parameters["class_weight"] = dict(zip(labels, weights.values(), strict=True))
+        """Convert the labels in arguments from text to the type of the table's labels."""
+        classes = self.parameters.get("classes")
+        for name in ("class_weight", "class_shares"):
+            by_label = self.parameters.get(name)
+            if isinstance(by_label, Mapping):
+                labels = self._as_labels([*by_label], kind, f"{name}=")
+                self.parameters[name] = dict(zip(labels, by_label.values(), strict=True))
         if classes is not None:
             self.parameters["classes"] = [*dict.fromkeys(self._as_labels([*classes], kind, "classes="))]
 

@@ -162,10 +162,15 @@ class Logistic(LinearHead):
         """The sigmoid of the scores; of several classes divided by their sum."""
         return super().probabilities(model, scores) if model.n_classes == 1 else sigmoids(scores)
 
+    def shifts(self, model: Model, W: Float32s) -> Float64s:
+        """Of two classes, the logarithm of how much more often rows of the second are kept."""
+        tilts = model.selection.tilts_of(model.classes) if len(model.classes) == 2 else None
+        return np.array([0.0 if tilts is None else math.log(tilts[1] / tilts[0])] * len(W))
+
     def untilted(self, scores: Float64s, tilts: Float64s) -> Float64s:
-        """See :class:`Head`: two classes differ by a constant, several by what divides each sigmoid."""
+        """See :class:`Head`; of two classes :meth:`shifts` has corrected the score."""
         if scores.ndim == 1:
-            return scores - math.log(tilts[1] / tilts[0])
+            return scores
         logs = _log_sigmoid(scores) + np.log(tilts.min() / tilts)
         found: Float64s = logs - np.log(-np.expm1(np.minimum(logs, -1e-300)))
         return found
