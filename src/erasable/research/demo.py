@@ -42,60 +42,28 @@ _Rows = list[dict[str, Any]]
 
 @dataclass(frozen=True)
 class Step:
-    """One thing that was done, and the model after it.
-
-    Attributes
-    ----------
-    name : str
-    stored, offered : int or None
-        Rows that the model stores, of those that it was offered; None where there is no model yet.
-    auc : float or None
-        The area under the ROC curve on orders that were not learnt.
-    seconds : float or None
-        None where the time would say nothing.
-    digest : str or None
-        SHA-256 of the model file, 64 hexadecimal digits.
-    """
+    """One thing that was done, and the model after it."""
 
     name: str
-    stored: int | None
+    stored: int | None  # rows that the model stores; None where there is no model yet
     offered: int | None
-    auc: float | None
-    seconds: float | None
-    digest: str | None
+    auc: float | None  # the area under the ROC curve on orders that were not learnt
+    seconds: float | None  # None where the time would say nothing
+    digest: str | None  # SHA-256 of the model file, 64 hexadecimal digits
 
 
 @dataclass(frozen=True)
 class Demo:
-    """What the demo did.
-
-    Attributes
-    ----------
-    steps : tuple of Step
-        In order.
-    remarks : tuple of str
-        Sentences on what happened.
-    same : bool
-        Whether the file after forgetting is, byte for byte, that of a fresh model that learnt the survivors alone, and
-        the scan found nothing of those who left in it.
-    usual : float
-        The AUC of scikit-learn's usual pipeline, fitted on all rows, on the same orders.
-    curve : tuple of (int, int, float)
-        As more customers left: customers left, core rows, AUC. The state was verified at each.
-    table, picture : str or None
-        Where the table of orders and the picture are.
-    no_picture : str or None
-        Why there is none, although one was asked for.
-    """
+    """What the demo did."""
 
     steps: tuple[Step, ...]
     remarks: tuple[str, ...]
-    same: bool
-    usual: float
-    curve: Curve
+    same: bool  # the file is that of a fresh model of the survivors, and the scan found nothing of those who left
+    usual: float  # the AUC of scikit-learn's usual pipeline, fitted on all rows, on the same orders
+    curve: Curve  # as more customers left: customers left, core rows, AUC; the state was verified at each
     table: str | None
     picture: str | None
-    no_picture: str | None
+    no_picture: str | None  # why there is none, although one was asked for
 
     def as_json(self) -> dict[str, Any]:
         """Everything, in types that JSON has."""

@@ -77,20 +77,7 @@ class CertifiedRemovalClassifier(UnitBallClassifier):
 
     Notes
     -----
-    *The step.* Without m rows the objective loses their losses and ``alpha m/2 |w|^2``. With ``D`` the gradient of what
-    it loses and H its Hessian on the remaining rows, both at the present ``w``, the step is ``v = H^-1 D``.
-
-    *The bound* is ``g |X| |v| |Xv|``, with X the rows (``|X|`` its spectral norm) and g = 1 / (6 sqrt 3) the Lipschitz
-    constant of the second derivative of the loss (Guo et al. use 1/4). The gradient at ``w + v`` is the one before the
-    step plus ``X' diag(c) X v``, where ``|c_i| <= g/2 |x_i'v| <= g/2 |v|``: half the bound. ``|X|`` is taken over the
-    rows trained on, which is no less than over those that remain. An allowance for rounding is added. Step and bound
-    were held against the code that the authors released, and a test keeps the comparison: they differ in g, in the rows
-    that ``|X|`` is of, and in the allowance.
-
-    *Above epsilon = 1*, where the proof of the budget's formula ends, see ``noise_for_unit_shift``.
-
-    *Cost*: a removal passes over all rows, n d^2 flops for each function, since the Hessian belongs to weights that
-    move; training takes some ten such passes.
+    docs/baselines.md has the noise, why it is enough, and the cost.
 
     Examples
     --------

@@ -86,27 +86,7 @@ class InterpolatedClassifier(UnitBallScores):
 
     Notes
     -----
-    *f* minimises ``1/n sum log(1 + exp(-s w'x)) + alpha/2 |w|^2`` over rows with ``|x| <= 1``. At the minimum ``alpha
-    w`` is a mean of vectors ``s x / (1 + exp(s w'x))``, each of norm below one, so ``|w| <= 1 / alpha`` whatever the
-    rows, and however many: the mean, not the sum, is what makes that so. (Weights are cut off there, should training
-    fail.)
-
-    *The noise.* Training on S and training on C - U give two f in that ball, so at most ``2 / alpha`` apart, and
-    ``gamma f`` at most ``2 gamma / alpha``. With ``b`` of density proportional to ``exp(-epsilon alpha |b| / (2
-    gamma))``, the densities of ``gamma f + b`` differ by a factor of at most ``exp(epsilon)``. That is the paper's
-    ``Lap(2 gamma / (lambda epsilon))`` with the Euclidean norm (Chaudhuri et al. 2011): a uniform direction, and a
-    norm of law Gamma(d, 2 gamma / (epsilon alpha)), with d the columns, intercept included. The rest of the state, the
-    core rows and ``f(C - U)``, is the same on both sides since the map is stable.
-
-    *Slack.* The logistic loss does better than the bound for any 1-Lipschitz loss: along ``w`` itself, ``alpha |w|``
-    is a mean of ``t / (1 + exp(|w| t))`` with ``|t| <= 1``, so at most 1/2, and the factor is at most ``exp(epsilon /
-    2)``. The paper's noise is kept.
-
-    *Size.* On average the noise is ``2 gamma d / epsilon`` times as long as f can be at all: unless gamma is well below
-    ``epsilon / (2 d)``, noise is most of the model.
-
-    *An emptied class* takes its function away, and with the number of functions the size of the noise changes. The
-    second bracket is then drawn anew, from the surviving core rows, which is what training on them does.
+    docs/baselines.md has the noise, why it is enough, and the cost.
 
     Examples
     --------

@@ -91,26 +91,7 @@ class NewtonUnlearner(UnitBallClassifier):
 
     Notes
     -----
-    *Noise.* Its standard deviation is ``gamma / epsilon * sqrt(2 log(1.25 / delta))`` with
-    ``gamma = 2 M L^2 m^2 / (alpha^3 n^2)``, n the rows trained on. Above epsilon = 1, where the proof of that formula
-    ends, see ``noise_for_unit_shift``.
-
-    *Why gamma is enough.* Let R be the remaining rows, r = n - k of them with k <= m, and ``w'`` their minimiser.
-    ``sum_S f`` is ``n alpha``-strongly convex and its gradient at ``w'`` is that of the k forgotten rows, so
-    ``|w_hat - w'| <= k L / (n alpha)``. By Taylor's theorem
-    ``0 = grad_R(w') = grad_R(w_hat) + H_R (w' - w_hat) + e``, ``|e| <= r M/2 |w' - w_hat|^2``, and ``H_R >= r alpha``,
-    so the Newton step ends within ``|e| / (r alpha) <= M L^2 k^2 / (2 alpha^3 n^2)`` of ``w'``. That is a quarter of
-    the paper's gamma, whose proof takes twice the distance; the rest covers rows longer than one by a grid step and a
-    gradient of ``1e-12`` per row left by training. The guarantee rests on this proof, whatever the paper's constant,
-    and a test holds the distance against a quarter of it; docs/definitions.md says what was compared with which source.
-
-    *M and L*, for ``|x| <= 1``: the third derivative of the logistic loss is at most ``1 / (6 sqrt 3) = M``; the
-    squared loss has M = 0. L bounds ``|grad f|`` at ``w'`` alone, by ``1 + alpha |w'|``; ``alpha |w'|`` is the norm of
-    a mean of loss gradients, so at most 1, and ``alpha/2 |w'|^2 <= F(0) = log 2``. Hence
-    ``L = 1 + min(1, sqrt(2 alpha log 2))``.
-
-    *Cost*: training takes some ten passes of n d^2 flops; forgetting k rows k d^2 and d^3/3 for each function, with no
-    pass over the rows.
+    docs/baselines.md has the noise, why it is enough, and the cost.
 
     Examples
     --------

@@ -28,30 +28,16 @@ _ORDERS = 8  # of the rows, to estimate how often each is kept
 
 @dataclass(frozen=True)
 class DeletionTime:
-    """Deletions drawn from a distribution, timed one at a time, beside what Theorem 4.6 allows.
+    """Deletions drawn from a distribution, timed one at a time, next to what Theorem 4.6 allows."""
 
-    Attributes
-    ----------
-    distribution : str
-        How deletions are drawn, and where ``total`` comes from.
-    K, total : int
-        The core-set capacity, and the number of deletions for which at most a share ``c`` of runs exhausts it.
-    core_deletions : float
-        How many of them fell on core rows, on average over the runs.
-    seconds, core_seconds, other_seconds : float
-        Mean time until the model can predict again: of all deletions, of those of core rows, of the others.
-    bound : Bound
-        ``K / total`` times ``core_seconds``. It leaves out the time to find out that a row is not in the core set.
-    """
-
-    distribution: str
-    K: int
-    total: int
-    core_deletions: float
-    seconds: float
-    core_seconds: float
-    other_seconds: float
-    bound: Bound
+    distribution: str  # how deletions are drawn, and where ``total`` comes from
+    K: int  # the core-set capacity
+    total: int  # deletions for which at most a share c of runs exhausts the capacity
+    core_deletions: float  # those of core rows, on average over the runs
+    seconds: float  # mean time until the model can predict again: of all deletions,
+    core_seconds: float  # of those of core rows,
+    other_seconds: float  # and of the others
+    bound: Bound  # K / total times core_seconds, without the time to find out that a row is not in the core set
 
 
 def measure_deletion_time(

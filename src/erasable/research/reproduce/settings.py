@@ -36,80 +36,34 @@ SWEEP = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4)
 class Settings:
     """An experiment. ``None`` stands for the default of the dataset, filled in by :func:`complete`.
 
-    Parameters
-    ----------
-    dataset : str
-        A name in ``NAMED``, or the path of a file.
-    deletions : int, optional
-        Rows to delete. Default: 80,000 on the paper's sets, 40% of the rows on others.
-    order : str
-        ``label``: rows of one class in random order, as in the paper. ``uniform``: any rows. ``oldest``, ``newest``:
-        in the order in which they were learnt, or the other way round; a file is then learnt in its own order.
-        ``weights``: drawn without replacement with probabilities in proportion to the leverage of a row among all
-        rows, the weights for which the paper says (section 4) that a capacity lasts shortest. ``core-first``: the
-        core rows first, the worst case for us. ``subject``: all rows of a subject at once.
-    methods : tuple of str
-    delete_label : str, optional
-        The only class whose rows are deleted, in any order but ``subject``. Default for ``label``: the first in sorted
-        order, -1 in the paper; for other orders all classes.
-    kappa, capacity : float, optional
-        Of ``ErasableClassifier``.
-    alpha : float
-        Ridge regulariser of the methods that train on all rows.
-    intercept : str, optional
-        Which methods have one: ``all``, ``none``, or ``peers``, all but ours. Default: ``none`` on the Margin sets,
-        whose classes are separated by a plane through the origin, and ``all`` on others.
-    shards : str
-        What SISA trains on each shard: ``sgd``, a pass of stochastic gradient descent, or ``ridge`` regression.
-    random_state, repeats, points : int
-        ``random_state`` draws data, splits and orders; ``points`` is the number of stretches between two looks at the
-        accuracy.
-    time_limit : float
-        Seconds a method may spend on requests one at a time; the rest is then estimated from those timed.
-    quick : bool
-        A tenth of the rows where the data is made here; of files at most 10,000 rows and two million numbers, drawn at
-        random; one repeat, few points and a second for each method, wherever these were left at their defaults: to see
-        what comes out.
-    data : str, optional
-        Where files are that cannot be made (Purchase).
-    label, id, subject : str, optional
-        Column names of a file; that of labels is ``label`` unless said otherwise, here or in the schema.
-    ignore : tuple of str
-        Columns of a file that are no features.
-    schema : str, optional
-        Path of a public schema that encodes the columns of a file, and names their roles.
+    ``order`` says which rows are deleted. ``label``: rows of one class in random order, as in the paper. ``uniform``:
+    any rows. ``oldest``, ``newest``: in the order in which they were learnt, or the reverse; a file is then learnt in
+    its own order. ``weights``: drawn in proportion to leverage, for which the paper says (section 4) that a capacity
+    lasts shortest. ``core-first``: the core rows first, the worst case for us. ``subject``: all rows of a subject at
+    once.
     """
 
-    dataset: str
-    deletions: int | None = None
+    dataset: str  # a name in NAMED, or the path of a file
+    deletions: int | None = None  # default: 80,000 on the paper's sets, 40% of the rows on others
     order: str = "label"
-    methods: tuple[str, ...] = (
-        "erasable",
-        "logistic",
-        "retrained",
-        "sums",
-        "sisa",
-        "newton",
-        "certified",
-        "subsample",
-    )
-    delete_label: str | None = None
-    kappa: float | None = None
-    capacity: float | None = None
-    alpha: float = 1.0
-    intercept: str | None = None
-    shards: str = "sgd"
-    random_state: int = 0
+    methods: tuple[str, ...] = ("erasable", "logistic", "retrained", "sums", "sisa", "newton", "certified", "subsample")
+    delete_label: str | None = None  # the only class to delete; default for label: the first, which is -1 in the paper
+    kappa: float | None = None  # of ErasableClassifier
+    capacity: float | None = None  # of ErasableClassifier
+    alpha: float = 1.0  # ridge regulariser of the methods that train on all rows
+    intercept: str | None = None  # which methods have one; default: none on the Margin sets, split through the origin
+    shards: str = "sgd"  # what SISA trains on each shard: a pass of stochastic gradient descent, or ridge regression
+    random_state: int = 0  # draws data, splits and orders
     repeats: int = 3
-    points: int = 40
-    time_limit: float = 240.0
-    quick: bool = False
-    data: str | None = None
-    label: str | None = None
+    points: int = 40  # stretches between two looks at the accuracy
+    time_limit: float = 240.0  # seconds for requests one at a time; the rest is estimated from those timed
+    quick: bool = False  # fewer rows; and, where left at their defaults, one repeat, few points, little time
+    data: str | None = None  # where files are that cannot be made (Purchase)
+    label: str | None = None  # columns of a file
     id: str | None = None
     subject: str | None = None
     ignore: tuple[str, ...] = ()
-    schema: str | None = None
+    schema: str | None = None  # path of a public schema that encodes the columns of a file, and names their roles
 
     @property
     def name(self) -> str:

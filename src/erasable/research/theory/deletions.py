@@ -33,30 +33,13 @@ WEIGHTED = "deletions are drawn without replacement, with probabilities proporti
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Encounters:
-    """How Algorithm 1 meets each row, averaged over orders of the rows.
+    """How Algorithm 1 meets each row, averaged over orders of the rows."""
 
-    Attributes
-    ----------
-    leverage : array of shape (T,)
-        ``x'A^-1x`` when the row is met, whether it is then kept or not.
-    frequency : array of shape (T,)
-        How often the row is kept.
-    mean_inverse : array of shape (d, d)
-        Mbar of Theorem 4.4: the average of ``A_{s-1}^-1`` over all positions s.
-    form : array of shape (T,)
-        ``x'Mbar x``. For a row that is kept it is smaller than its leverage when met, since Mbar includes positions
-        after the row itself has joined A.
-    size : float
-        Average number of core rows.
-    tau : float
-        The threshold.
-    """
-
-    leverage: Float64s
-    frequency: Float64s
-    mean_inverse: Float64s
-    form: Float64s
-    size: float
+    leverage: Float64s  # x'A^-1x of each row when it is met, whether it is then kept or not
+    frequency: Float64s  # how often each row is kept
+    mean_inverse: Float64s  # Mbar of Theorem 4.4: the average of A_{s-1}^-1 over all positions s
+    form: Float64s  # x'Mbar x: of a kept row smaller than its leverage, since Mbar includes positions after it joined
+    size: float  # average number of core rows
     tau: float
 
     def __repr__(self) -> str:
