@@ -16,11 +16,14 @@ from erasable.errors import ConfigurationError
 from erasable.operations.plan import DISTRIBUTIONS, EFFORTS, METRICS, PlanOptions
 from erasable.operations.plan import plan as operation
 from tests.cli.process import erasable
+from tests.operations.plan.conftest import LITTLE
 
 
 @pytest.fixture
 def command(monkeypatch, tmp_path, capsys):
     """Run the command inside this process: exit status, standard output, standard error."""
+
+    monkeypatch.setitem(EFFORTS, "quick", LITTLE)
 
     def run(*arguments):
         monkeypatch.setattr("sys.argv", ["erasable", *arguments])

@@ -32,6 +32,7 @@ from erasable.operations.plan.deletions import STEPS, Run, crossing, draw_reques
 from erasable.operations.plan.rows import CLASSES, HeldOut, check_sample
 from erasable.operations.plan.search import Planner
 from erasable.research.sets import load_sklearn, make_margin
+from tests.operations.plan.conftest import QUICK
 
 
 def rows(n=3000, d=8, seed=0, noise=0.3):
@@ -533,7 +534,8 @@ def test_targets_know_how_many_deletions_they_are():
     assert Targets(deletions_per_month=10).deletions == 120
 
 
-def test_the_example_in_the_docs_prints_what_its_comments_say():
+def test_the_example_in_the_docs_prints_what_its_comments_say(monkeypatch):
+    monkeypatch.setitem(EFFORTS, "quick", QUICK)
     text = (Path(__file__).parents[3] / "docs" / "planning.md").read_text(encoding="utf-8")
     code = re.search(r"```python\n(.*?)```", text, re.S).group(1)
     printed = io.StringIO()

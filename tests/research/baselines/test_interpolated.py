@@ -13,8 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 from scipy.optimize import minimize
-from sklearn.base import clone
-from sklearn.utils.estimator_checks import parametrize_with_checks
 from threadpoolctl import threadpool_limits
 
 from erasable import verify
@@ -183,14 +181,6 @@ def test_an_emptied_class_draws_the_private_part_anew_from_the_survivors(gamma):
     assert model.n_core_ == 0
     with pytest.raises(NoRowsError):
         model.predict(X)
-
-
-@pytest.mark.parametrize("container", [np.array, sp.csr_array])
-def test_everything_can_be_forgotten(container):
-    model = made().fit(container(X), Y)
-    model.forget(ids=range(N))
-    assert (model.stored_rows_, model.classes_.tolist(), model._noised.shape) == (0, [], (0, 4))
-    assert model.fit(container(X), Y).predict(container(X)).shape == (N,)
 
 
 def test_rows_outside_the_ball_are_refused_in_the_core_or_not():
@@ -370,19 +360,3 @@ def test_refitting_draws_anew_and_forgets_the_old():
     weights = model._weights
     model.forget(ids=model.core_ids_[:3])
     assert not weights.any()
-
-
-@parametrize_with_checks(
-    [
-        made(RandomSubsample(1.0), private_share=0.0),
-        made(RandomSubsample(1.0), private_share=1e-3, epsilon=20.0, alpha=0.02),
-        made(LeverageThreshold(1e-6), private_share=1.0, epsilon=1e6, alpha=0.01, fit_intercept=False),
-    ]
-)
-def test_scikit_learn_check(estimator, check):
-    check(estimator)
-
-
-def test_a_clone_is_unfitted_and_alike():
-    twin = clone(made().fit(X, Y))
-    assert vars(twin) == twin.get_params(deep=False) == made().get_params(deep=False)

@@ -14,9 +14,8 @@ from scipy.special import expit
 from scipy.stats import norm
 from sklearn.datasets import load_iris
 from sklearn.linear_model import Ridge
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from erasable.errors import ConfigurationError, InputError, InputTypeError, NoRowsError
+from erasable.errors import NoRowsError
 from erasable.research.baselines.newton import NewtonUnlearner
 from erasable.research.baselines.unit_ball import noise_for_unit_shift
 
@@ -245,21 +244,6 @@ def test_a_class_that_vanishes_retrains(loss):
     assert model._hessians == []
 
 
-def test_forgetting_everything_leaves_nothing():
-    X, y = problem(9, 20, 3)
-    model = NewtonUnlearner(alpha=0.05, max_deletions=30).fit(X, y)
-    statistics = [*model._hessians, model._center, model._gone]
-    model.forget(ids=range(12))
-    assert model.forget(ids=range(20)).core_rows == 0
-    for use in (model.predict, model.predict_proba, model.decision_function):
-        with pytest.raises(NoRowsError):
-            use(X)
-    assert model.stored_rows_ == 0
-    assert model._rows.X.size == 0
-    assert not any(a.any() for a in statistics)
-    assert model.forget(ids=[1]).core_rows_removed == 0
-
-
 def test_sums_lost_to_rounding_are_built_again():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((4000, 3))
@@ -288,15 +272,6 @@ def test_forgotten_rows_are_overwritten(container):
     np.testing.assert_allclose(np.delete(model._rows.take(np.arange(30)), [4, 7], 0), np.delete(unit(X), [4, 7], 0))
     assert model.stored_rows_ == 28
     assert model.stored_bytes_ > 30 * 4 * 8 + 4 * 4 * 8
-
-
-@pytest.mark.parametrize("ids", [[], [99, 100], range(30, 33)])
-def test_unknown_ids_and_empty_batches_change_nothing(ids):
-    X, y = problem(11, 30, 3)
-    model = NewtonUnlearner(alpha=0.05, random_state=0).fit(X, y)
-    before = pickle.dumps(model)
-    assert model.forget(ids=ids).core_rows_removed == 0
-    assert pickle.dumps(model) == before
 
 
 @pytest.mark.parametrize("loss", ["logistic", "squared"])
@@ -355,62 +330,16 @@ def test_guarantee_says_what_is_assumed():
         assert any("secret" in a for a in promise.assumptions)
 
 
-@pytest.mark.parametrize(
-    "bad",
-    [
-        {"alpha": 0.0},
-        {"alpha": -1.0},
-        {"alpha": math.nan},
-        {"alpha": "much"},
-        {"alpha": 1e-200},
-        {"epsilon": 0.0},
-        {"epsilon": math.inf},
-        {"delta": 0.0},
-        {"delta": 1.0},
-        {"max_deletions": 0},
-        {"max_deletions": 1.5},
-        {"loss": "hinge"},
-        {"loss": None},
-        {"scaling": "column"},
-        {"scaling": -1.0},
-        {"fit_intercept": 2},
-        {"random_state": "lucky"},
-        {"random_state": -1},
-    ],
-)
-def test_bad_parameters_are_refused_and_leave_a_fitted_model_alone(bad):
-    X, y = problem(14, 20, 3)
-    model = NewtonUnlearner(alpha=0.05, random_state=0).fit(X, y)
-    before = model.coef_
-    with pytest.raises(ConfigurationError):
-        model.set_params(**bad).fit(X, y)
-    np.testing.assert_array_equal(model.coef_, before)
-
-
-def test_bad_rows_and_ids_are_refused():
-    X, y = problem(15, 20, 3)
-    with pytest.raises(InputError, match=r"1 of 20 rows have a norm above 1 when scaling=None"):
-        NewtonUnlearner(scaling=None).fit(np.vstack([[2.0, 0, 0], X[1:] / 10]), y)
-    with pytest.raises(InputError, match="NaN"):
-        NewtonUnlearner().fit(np.full((20, 3), np.nan), y)
-    model = NewtonUnlearner(alpha=0.1).fit(X, y)
-    with pytest.raises(InputTypeError):
-        model.forget(ids=["a"])
-    with pytest.raises(InputError):
-        model.forget(ids=None)
-
-
-@pytest.mark.parametrize("name", ["coef_", "intercept_", "stored_rows_", "stored_bytes_", "classes_", "noise_std_"])
-def test_nothing_is_there_before_fit(name):
-    assert not hasattr(NewtonUnlearner(), name)
-
-
-@parametrize_with_checks(
-    [
-        NewtonUnlearner("squared"),
-        NewtonUnlearner(epsilon=NO_NOISE, max_deletions=3),
-        NewtonUnlearner(epsilon=NO_NOISE, alpha=0.01, fit_intercept=False),
-    ]
-)
-def test_scikit_learn_check(estimator, check):
-    check(estimator)
+def test_forgetting_everything_leaves_nothing():
+    X, y = problem(9, 20, 3)
+    model = NewtonUnlearner(alpha=0.05, max_deletions=30).fit(X, y)
+    statistics = [*model._hessians, model._center, model._gone]
+    model.forget(ids=range(12))
+    assert model.forget(ids=range(20)).core_rows == 0
+    for use in (model.predict, model.predict_proba, model.decision_function):
+        with pytest.raises(NoRowsError):
+            use(X)
+    assert model.stored_rows_ == 0
+    assert model._rows.X.size == 0
+    assert not any(a.any() for a in statistics)
+    assert model.forget(ids=[1]).core_rows_removed == 0

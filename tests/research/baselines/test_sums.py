@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from erasable import verify
 from erasable.audit.stored import stored_components
-from erasable.errors import ConfigurationError, InputError, InputTypeError, NoRowsError
+from erasable.errors import InputError, InputTypeError, NoRowsError
 from erasable.research.baselines import RetrainedRidge
 from erasable.research.baselines.ridge import RidgeFromSums
 from tests.estimators.cases import make_classes, make_rows
@@ -104,8 +104,3 @@ def test_a_forged_request_goes_unnoticed_and_the_state_cannot_be_verified() -> N
     assert "cannot show" in str(model.guarantee)
     with pytest.raises(InputTypeError):
         verify(model)
-
-
-def test_a_bad_alpha_is_called_alpha() -> None:
-    with pytest.raises(ConfigurationError, match="alpha"):
-        RidgeFromSums(-1.0).fit(X, THREE)
