@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import io
 import math
 from fractions import Fraction
 from unittest import mock
@@ -130,6 +131,7 @@ def test_typed_columns_and_their_csv_agree():
     first, report = SCHEMA.encode(TYPED)
     variants = {
         "csv": through_csv(TYPED),
+        "csv of pandas": pd.read_csv(io.StringIO(TYPED.to_pandas().to_csv(index=False)), dtype=str, na_filter=False),
         "pandas": TYPED.to_pandas(),
         "nullable": TYPED.to_pandas(types_mapper={pa.int64(): pd.Int64Dtype(), pa.bool_(): pd.BooleanDtype()}.get),
         "arrow dtypes": TYPED.to_pandas(types_mapper=pd.ArrowDtype),
@@ -143,14 +145,6 @@ def test_typed_columns_and_their_csv_agree():
     plain = TYPED.to_pydict() | {"change": [0.1, 2.5, None]}
     rows = [{n: c[i] for n, c in plain.items()} for i in range(3)]
     assert exact(first) == [[Fraction(v) for v in oracle.encode_row(TEXT, row)] for row in rows]
-
-
-def test_pandas_writes_a_csv_that_agrees(tmp_path):
-    frame = TYPED.to_pandas().drop(columns="left")
-    frame["left"] = None
-    frame.to_csv(tmp_path / "t.csv", index=False)
-    texts = pd.read_csv(tmp_path / "t.csv", dtype=str, keep_default_na=False)
-    assert same(SCHEMA.encode(texts)[0], SCHEMA.encode(TYPED)[0])
 
 
 DAYS = st.sampled_from(["2020-01-31", "31.01.2020", "1/2/2021", "2021-02-30", "1970-01-01", "", "x"])
@@ -179,16 +173,6 @@ def test_moments_of_every_unit_and_zone_agree(unit):
     for column in (plain, zoned, zoned.to_pandas(), plain.to_pandas(), pl.from_arrow(zoned), zoned.to_pylist()):
         assert same(schema.encode({"at": column})[0], right)
     assert schema.feature_names_out()[int(right.indices[0])] == "at.day=1"
-
-
-def test_decimals_are_the_numbers_that_they_are_written_as():
-    schema = Schema([Number(name="x", range=(0, 1)), Category(name="c", values=["39", "1.50"])])
-    prices = [decimal.Decimal("0.10"), decimal.Decimal("1.50"), None]
-    named = [decimal.Decimal("39.00"), decimal.Decimal("1.50"), None]
-    typed = pa.table({"x": pa.array(prices, pa.decimal128(6, 2)), "c": pa.array(named, pa.decimal128(6, 2))})
-    right, _ = schema.encode({"x": ["0.10", "1.50", None], "c": ["39.00", "1.50", None]})
-    for table in (typed, typed.to_pandas(), {"x": prices, "c": named}):
-        assert same(schema.encode(table)[0], right)
 
 
 @settings(max_examples=200, deadline=None)
@@ -233,16 +217,9 @@ def test_hashes_are_golden():
 
 GOLDEN_PLACES = [15451235, 13731145, 6009622, 7514029, 11775938, 5124635, 5871297]
 GOLDEN_TEXT = {
-    2: 201798,
-    3: 201798,
-    6: 201798,
-    9: 403597,
-    19: 201798,
-    20: 403597,
-    23: 403597,
-    25: 201798,
+    **dict.fromkeys((2, 3, 6, 19, 25, 28), 201798),
+    **dict.fromkeys((9, 20, 23), 403597),
     27: 605395,
-    28: 201798,
 }
 
 
@@ -272,43 +249,37 @@ def test_small_letters_are_those_of_a_fixed_list():
     assert len(changed) == 26 + 30 + 25 + 48
 
 
-@pytest.mark.parametrize(
-    ("cell", "text"),
-    [
-        (39, "39"),
-        (39.0, "39"),
-        ("39.0", "39"),
-        (" 39.00\t", "39"),
-        ("039", "039"),
-        ("39.50", "39.5"),
-        ("1.5E+2", "150"),
-        ("1.5E2", "1.5E2"),
-        ("-1e-03", "-0.001"),
-        ("1e+1000", "1e+1000"),
-        ("2020-01-31T10:30:00.5+02:00", "2020-01-31 08:30:00"),
-        ("2020-01-31 00:00:00", "2020-01-31"),
-        ("2020-02-31 00:00:00", "2020-02-31 00:00:00"),
-        ("10:30:00.000", "10:30:00"),
-        (39.5, "39.5"),
-        (-0.0, "0"),
-        ("-0.0", "0"),
-        (2.0**53, "9007199254740992"),
-        (2**53 + 1, "9007199254740993"),
-        (1e23, "1" + 23 * "0"),
-        (1e-7, "0.0000001"),
-        (decimal.Decimal("0.50"), "0.5"),
-        (decimal.Decimal("1E+2"), "100"),
-        (decimal.Decimal("-Infinity"), "-inf"),
-        (True, "true"),
-        ("TRUE", "true"),
-        ("False ", "false"),
-        (np.int8(3), "3"),
-        (np.float64(0.1), "0.1"),
-        ("\xa0x", "\xa0x"),
-    ],
-)
-def test_canonical_texts(cell, text):
-    assert canonical_text(cell) == canonical_text(text) == text
+CANONICAL = {
+    "39": [39, 39.0, "39.0", " 39.00\t"],
+    "039": ["039"],
+    "39.5": ["39.50", 39.5],
+    "150": ["1.5E+2"],
+    "1.5E2": ["1.5E2"],
+    "-0.001": ["-1e-03"],
+    "1e+1000": ["1e+1000"],
+    "2020-01-31 08:30:00": ["2020-01-31T10:30:00.5+02:00"],
+    "2020-01-31": ["2020-01-31 00:00:00"],
+    "2020-02-31 00:00:00": ["2020-02-31 00:00:00"],
+    "10:30:00": ["10:30:00.000"],
+    "0": [-0.0, "-0.0"],
+    "9007199254740992": [2.0**53],
+    "9007199254740993": [2**53 + 1],
+    "1" + 23 * "0": [1e23],
+    "0.0000001": [1e-7],
+    "0.5": [decimal.Decimal("0.50")],
+    "100": [decimal.Decimal("1E+2")],
+    "-inf": [decimal.Decimal("-Infinity")],
+    "true": [True, "TRUE"],
+    "false": ["False "],
+    "3": [np.int8(3)],
+    "0.1": [np.float64(0.1)],
+    "\xa0x": ["\xa0x"],
+}
+
+
+def test_canonical_texts():
+    for text, written in CANONICAL.items():
+        assert [canonical_text(cell) for cell in (*written, text)] == [text] * (len(written) + 1)
 
 
 def test_canonical_texts_of_version_1_are_what_they_were():
@@ -339,19 +310,15 @@ def test_the_bound_is_close():
 
 def test_features_are_as_many_as_their_names():
     """Counted without making the names: of every kind of column, with and without an indicator, and of crosses."""
+    names = FULL.feature_names_out()
+    assert len(names) == len(set(names)) == FULL.n_features_out
+    assert FULL.encode({n: [None] for n in FULL.by_name})[0].shape == (1, FULL.n_features_out)
     assert [c.width for c in FULL.features] == [len(c.feature_names()) for c in FULL.features]
     assert [c.own_width for c in FULL.features] == [len(c.names()) for c in FULL.features]
     assert sum(FULL.widths) == FULL.n_features_out == len(FULL.feature_names_out())
     assert {c.indicator for c in FULL.features} == {True, False}
     kinds = {type(c).__name__ for c in FULL.features}
     assert kinds >= {"Number", "Category", "Ordered", "YesNo", "Date", "Time", "Text", "Vector"}, kinds
-
-
-def test_names_fit_the_features():
-    names = FULL.feature_names_out()
-    assert len(names) == len(set(names)) == FULL.n_features_out
-    columns = {n: [None] for n in FULL.by_name}
-    assert FULL.encode(columns)[0].shape == (1, FULL.n_features_out)
 
 
 def test_wide_schemas_give_sparse_rows_without_zeros_and_narrow_ones_dense():
