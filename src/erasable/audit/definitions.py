@@ -9,20 +9,22 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from erasable.audit.stored import stored_components
 from erasable.core.arrays import Float64s, Positions
 from erasable.errors import EmptiedClassWarning, InputError, InputTypeError, VerificationError, WeakModelWarning
 from erasable.validation import seed, whole_number
 
-Check = Callable[[], "Verdict"]
+Id = int | str | bytes
+E = TypeVar("E", bound="Forgetting")
 _NO_FAULT = (
     "That is no fault: Definition 2.3 holds. Rows that were passed over because of a forgotten row left no trace, so "
     "they cannot be brought back; the comparison is with the rows that were stored."
@@ -30,16 +32,33 @@ _NO_FAULT = (
 _NOTHING = "None of the rows forgotten was stored, so there was nothing to do: name some of core_ids_."
 
 
+class Forgetting(Protocol):
+    """An estimator that learns rows with ids and forgets them by id."""
+
+    def fit(self, X: Any, y: Any, *, ids: Any) -> object:
+        """Learn these rows from nothing."""
+
+    def forget(self, *, ids: Any) -> object:
+        """Forget the rows with these ids."""
+
+
+class CoreSet(Protocol):
+    """A core-set map."""
+
+    def select(self, X: Any, y: Any, keys: Any) -> npt.ArrayLike:
+        """Return the positions of the rows selected, in order of selection."""
+
+
 class Rows(NamedTuple):
     """Rows with labels and ids: the S of a definition. Without ids, rows are numbered 0, 1, 2, ..."""
 
     X: Any
     y: Any
-    ids: Any = None
+    ids: Collection[Id] | None = None
 
-    def named(self) -> list[Any]:
+    def named(self) -> list[Id]:
         """Return the ids, one for each row."""
-        ids = list(range(len(self.y))) if self.ids is None else _listed(self.ids)
+        ids = _listed(range(len(self.y)) if self.ids is None else self.ids)
         if not len(ids) == len(set(ids)) == len(self.y):
             raise InputError(f"each of {len(self.y)} rows needs an id of its own; got {len(set(ids))} different ids.")
         return ids
@@ -53,7 +72,7 @@ class Rows(NamedTuple):
         return Rows(pick[at], y, [names[i] for i in at.tolist()])
 
 
-def as_rows(given: Any) -> Rows:
+def as_rows(given: Rows | Sequence[Any]) -> Rows:
     """Return rows from a tuple (X, y) or (X, y, ids)."""
     if not isinstance(given, tuple | list) or len(given) not in (2, 3):
         raise InputTypeError(f"rows must be a tuple (X, y) or (X, y, ids); got {type(given).__name__}.")
@@ -98,7 +117,7 @@ class Verdict:
         return f"{self.definition}: {said} ({counts}).{' ' + self.note if self.note else ''}"
 
 
-def check_exact(estimator: Any, rows: Any, gone: Collection[Any]) -> Verdict:
+def check_exact(estimator: Forgetting, rows: Rows | Sequence[Any], gone: Collection[Id]) -> Verdict:
     """Definition 2.3 with epsilon = delta = 0: learning S and forgetting U stores, bitwise, what learning S' - U does.
 
     S' is read from the estimator after ``fit``, before it learns of U.
@@ -136,7 +155,7 @@ def check_exact(estimator: Any, rows: Any, gone: Collection[Any]) -> Verdict:
     return _verdict("Definition 2.3, exact, bitwise", stored, right, rows, core, gone, left)
 
 
-def check_traditional(estimator: Any, rows: Any, gone: Collection[Any]) -> Verdict:
+def check_traditional(estimator: Forgetting, rows: Rows | Sequence[Any], gone: Collection[Id]) -> Verdict:
     """Definition 2.1 with epsilon = delta = 0: learning S and forgetting U stores, bitwise, what learning S - U does.
 
     An estimator that stores a part of its rows is expected to fail, and that is no fault: a row that was passed over
@@ -154,7 +173,7 @@ def check_traditional(estimator: Any, rows: Any, gone: Collection[Any]) -> Verdi
     return replace(found, note=_NO_FAULT)
 
 
-def fresh(estimator: Any) -> Any:
+def fresh(estimator: E) -> E:
     """Return an unfitted estimator with the same parameters."""
     if isinstance(estimator, type):
         return estimator()
@@ -163,7 +182,7 @@ def fresh(estimator: Any) -> Any:
     return copy.deepcopy(estimator)
 
 
-def fitted(estimator: Any, rows: Rows) -> Any:
+def fitted(estimator: E, rows: Rows) -> E:
     """Return a fresh estimator fitted to these rows, without warnings that they are few."""
     model = fresh(estimator)
     with warnings.catch_warnings():
@@ -172,26 +191,26 @@ def fitted(estimator: Any, rows: Rows) -> Any:
     return model
 
 
-def forget(model: Any, gone: Collection[Any]) -> None:
+def forget(model: Forgetting, gone: Collection[Id]) -> None:
     """Have a model forget, without warnings about classes that it loses."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", EmptiedClassWarning)
         model.forget(ids=list(gone))
 
 
-def stored_after(model: Any, gone: Collection[Any]) -> dict[str, str]:
+def stored_after(model: Forgetting, gone: Collection[Id]) -> dict[str, str]:
     """Return what a model stores once it has forgotten these rows."""
     forget(model, gone)
     return stored_components(model)
 
 
-def core_of(model: Any, rows: Rows) -> list[Any]:
+def core_of(model: Forgetting, rows: Rows) -> list[Id]:
     """Return S': the ids of the rows that a fitted model stores; all ids if it has no ``core_ids_``."""
     said = getattr(model, "core_ids_", None)
     return rows.named() if said is None else _listed(said)
 
 
-def without(rows: Rows, core: Collection[Any], gone: Collection[Any]) -> Rows:
+def without(rows: Rows, core: Collection[Id], gone: Collection[Id]) -> Rows:
     """Return S' - U in the order of S; InputError if U names a row that is not in S, or nothing is left."""
     names, asked = rows.named(), set(gone)
     if not asked <= set(names):
@@ -204,11 +223,12 @@ def without(rows: Rows, core: Collection[Any], gone: Collection[Any]) -> Rows:
     return rows.take(at)
 
 
-def _listed(ids: Any) -> list[Any]:
+def _listed(ids: Collection[Id]) -> list[Id]:
     return list(ids.tolist() if isinstance(ids, np.ndarray) else ids)
 
 
-def _learnt(estimator: Any, rows: Rows) -> tuple[Any, list[Any]]:
+def _learnt(estimator: E, rows: Rows) -> tuple[E, list[Id]]:
+    """Return a fitted estimator and S'."""
     if not callable(getattr(estimator, "forget", None)):
         raise InputTypeError("the estimator has no forget: fit(X, y, ids=...) and forget(ids=...) are needed.")
     own = rows.take(np.arange(len(rows.named())))  # copies, as those that are left will be
@@ -216,7 +236,10 @@ def _learnt(estimator: Any, rows: Rows) -> tuple[Any, list[Any]]:
     return model, core_of(model, own)
 
 
-def _retrained(estimator: Any, rows: Rows, core: Collection[Any], gone: Collection[Any]) -> tuple[dict[str, str], int]:
+def _retrained(
+    estimator: Forgetting, rows: Rows, core: Collection[Id], gone: Collection[Id]
+) -> tuple[dict[str, str], int]:
+    """Return what learning the rows that are left stores, and how many they are."""
     left = without(rows, core, gone)
     return stored_components(fitted(estimator, left)), len(left.named())
 
@@ -226,8 +249,8 @@ def _verdict(
     stored: dict[str, str],
     right: dict[str, str],
     rows: Rows,
-    core: Collection[Any],
-    gone: Collection[Any],
+    core: Collection[Id],
+    gone: Collection[Id],
     left: int,
 ) -> Verdict:
     if not stored and not right:
@@ -242,14 +265,14 @@ def _verdict(
 # -- a set of checks for tests -------------------------------------------------------------------------------------
 
 
-def checks_of(estimator: Any) -> dict[str, Check]:
+def checks_of(estimator: Forgetting) -> dict[str, Callable[[], Verdict]]:
     """Return checks that every exact estimator passes, by name: small sets made to be difficult.
 
     Rows of three features: random, each of them twice, all alike, and of rank one. Of each set one stored row, some,
     and all but one are forgotten. Labels are 0 and 1; an estimator that needs two others has them as ``audit_labels``.
     """
     labels = getattr(estimator, "audit_labels", (0, 1))
-    found: dict[str, Check] = {}
+    found: dict[str, Callable[[], Verdict]] = {}
     for kind, X in _difficult().items():
         rows = Rows(X, np.where(np.arange(len(X)) % 3 == 0, *labels))
         for amount in ("one", "some", "all but one"):
@@ -257,7 +280,7 @@ def checks_of(estimator: Any) -> dict[str, Check]:
     return found
 
 
-def parametrize_with_checks(estimators: Collection[Any]) -> Any:
+def parametrize_with_checks(estimators: Collection[Forgetting]) -> Any:
     """Return a pytest decorator that runs a test with ``check`` for each check of each estimator.
 
     Examples
@@ -274,7 +297,8 @@ def parametrize_with_checks(estimators: Collection[Any]) -> Any:
     return pytest.mark.parametrize("check", [check for _, check in cases], ids=[name for name, _ in cases])
 
 
-def _check(estimator: Any, rows: Rows, amount: str) -> Verdict:
+def _check(estimator: Forgetting, rows: Rows, amount: str) -> Verdict:
+    """Check Definition 2.3 for one, some, or all but one of the stored rows."""
     core = core_of(fitted(estimator, rows), rows)
     if len(core) < 2:  # something has to be left, so those go that were passed over
         core = [name for name in rows.named() if name not in core]
@@ -282,6 +306,7 @@ def _check(estimator: Any, rows: Rows, amount: str) -> Verdict:
 
 
 def _difficult() -> dict[str, Float64s]:
+    """Return sets of rows that forgetting is difficult for, by name."""
     rng = np.random.default_rng(0)
     random = rng.standard_normal((40, 3))
     return {
@@ -338,7 +363,9 @@ class Stability:
         return f"the map is not stable: when {gone} of {rows} rows are deleted, it {change}."
 
 
-def check_stable(core_set: Any, rows: Any, *, tries: int = 2000, random_state: int = 0) -> Stability:
+def check_stable(
+    core_set: CoreSet, rows: Rows | Sequence[Any], *, tries: int = 2000, random_state: int = 0
+) -> Stability:
     """Search for rows U for which ``C(C(S) - U) = C(S) - U`` fails.
 
     Parameters
@@ -374,7 +401,8 @@ def check_stable(core_set: Any, rows: Any, *, tries: int = 2000, random_state: i
     return Stability(True, exhaustive, tried, len(core))
 
 
-def _select(core_set: Any, S: Rows, at: Positions) -> Positions:
+def _select(core_set: CoreSet, S: Rows, at: Positions) -> Positions:
+    """Return which of the rows at these positions the map selects."""
     if not len(at):
         return at
     part = S.take(at)
@@ -384,7 +412,7 @@ def _select(core_set: Any, S: Rows, at: Positions) -> Positions:
     return at[found]
 
 
-def _lost(core_set: Any, S: Rows, core: Positions, gone: Positions) -> Positions | None:
+def _lost(core_set: CoreSet, S: Rows, core: Positions, gone: Positions) -> Positions | None:
     """Return rows that are not selected again without U, none if only their order differs; None if all is well."""
     left = core[~np.isin(core, gone)]
     again = _select(core_set, S, left)
@@ -398,7 +426,7 @@ def _subsets(n: int) -> Iterator[Positions]:
             yield np.array(chosen, dtype=np.intp)
 
 
-def _guided(X: Any, tries: int, rng: np.random.Generator) -> Iterator[Positions]:
+def _guided(X: Float64s, tries: int, rng: np.random.Generator) -> Iterator[Positions]:
     """Yield so many sets of positions, the more promising ones first."""
     n = len(X)
     found = [np.empty(0, dtype=np.intp), *np.arange(n)[:, None]]
@@ -413,12 +441,13 @@ def _guided(X: Any, tries: int, rng: np.random.Generator) -> Iterator[Positions]
             yield np.argsort(-like, kind="stable")[: 1 + size // 4]
 
 
-def _dense(X: Any, at: Positions) -> Any:
+def _dense(X: Any, at: Positions) -> Float64s:
+    """Return rows of an array, a sparse matrix or a dataframe as float64."""
     part = getattr(X, "iloc", X)[at]
     return np.asarray(part.toarray() if hasattr(part, "toarray") else part, dtype=np.float64)
 
 
-def _shrunk(core_set: Any, S: Rows, core: Positions, gone: Positions, exhaustive: bool, tried: int) -> Stability:
+def _shrunk(core_set: CoreSet, S: Rows, core: Positions, gone: Positions, exhaustive: bool, tried: int) -> Stability:
     """Return the counterexample with rows of U and of S left out, as long as it stays one."""
     rows, changed = core if _still(core_set, S, core, gone) else np.arange(len(S.named())), True
     while changed:
@@ -432,6 +461,7 @@ def _shrunk(core_set: Any, S: Rows, core: Positions, gone: Positions, exhaustive
     return Stability(False, exhaustive, tried, len(core), rows, gone, _lost(core_set, S, picked, gone))
 
 
-def _still(core_set: Any, S: Rows, rows: Positions, gone: Positions) -> bool:
+def _still(core_set: CoreSet, S: Rows, rows: Positions, gone: Positions) -> bool:
+    """Return whether deleting these rows is still a counterexample."""
     core = _select(core_set, S, rows)
     return bool(np.isin(gone, core).all()) and _lost(core_set, S, core, gone) is not None

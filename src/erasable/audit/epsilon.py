@@ -7,14 +7,14 @@ other bounds epsilon from below. No number of runs bounds it from above.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from erasable.audit.definitions import as_rows, core_of, fitted, forget, without
+from erasable.audit.definitions import Forgetting, Id, Rows, as_rows, core_of, fitted, forget, without
 from erasable.audit.statistics import highest, lowest
 from erasable.core.arrays import Float64s
 from erasable.errors import InputError
@@ -50,9 +50,9 @@ class EpsilonBound:
 
 
 def estimate_epsilon(
-    build: Callable[[int], Any],
-    rows: Any,
-    gone: Collection[Any],
+    build: Callable[[int], Forgetting],
+    rows: Rows | Sequence[Any],
+    gone: Collection[Id],
     *,
     runs: int = 200,
     score: Callable[[Any], Any] | None = None,
@@ -153,7 +153,7 @@ def epsilon_lower_bound(
     return EpsilonBound(epsilon, delta, confidence, float(threshold), above, *counts[0], *counts[1])
 
 
-def _weights(model: Any) -> Float64s:
+def _weights(model: object) -> Float64s:
     """Return the published weights and intercepts."""
     if not hasattr(model, "coef_"):
         raise InputError(f"{type(model).__name__} has no coef_ to look at: give score=.")

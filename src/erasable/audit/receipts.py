@@ -290,29 +290,29 @@ def _is_line(text: object, most: int) -> bool:
     return isinstance(text, str) and 1 <= len(text) <= most and text.isprintable()
 
 
-def _asked(value: Any) -> Shape:
+def _asked(value: object) -> Shape:
     try:
         return Shape.read(value)
     except ValueError:
         raise ReceiptError("not a receipt: asked must describe a number, formats, lengths and kinds alone.") from None
 
 
-def _normalisation(value: Any) -> Spelling:
+def _normalisation(value: object) -> Spelling:
     try:
         return read_spelling(value, "normalisation")
     except ConfigurationError as error:
         raise ReceiptError(f"not a receipt: {error}") from None
 
 
-def _sha256(value: Any, name: str) -> Any:
+def _sha256(value: object, name: str) -> Any:
     return _read_object(value, name, {"sha256"})["sha256"]
 
 
-def _time(value: Any, name: str) -> datetime:
-    try:
-        return datetime.fromisoformat(_TIME.fullmatch(value)[0])  # type: ignore[index]
-    except (TypeError, ValueError):
-        raise ReceiptError(f"not a receipt: {name} must be a time such as 2026-01-31T12:00:00Z.") from None
+def _time(value: object, name: str) -> datetime:
+    with suppress(ValueError):
+        if isinstance(value, str) and _TIME.fullmatch(value):
+            return datetime.fromisoformat(value)
+    raise ReceiptError(f"not a receipt: {name} must be a time such as 2026-01-31T12:00:00Z.")
 
 
 def _stamp(time: datetime) -> str:
@@ -421,7 +421,7 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _read_object(value: Any, what: str, required: set[str], optional: Set[str] = frozenset()) -> dict[str, Any]:
+def _read_object(value: object, what: str, required: set[str], optional: Set[str] = frozenset()) -> dict[str, Any]:
     """Return the value if it is an object with these names and no others."""
     if not isinstance(value, dict) or not required <= value.keys() <= required | optional:
         names = ", ".join(sorted(required)) + "".join(f", maybe {name}" for name in sorted(optional))
@@ -433,7 +433,7 @@ def _base64(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
 
-def _unbase64(text: Any, name: str) -> bytes:
+def _unbase64(text: object, name: str) -> bytes:
     """Return the bytes; DSSE allows both alphabets, padding and unused bits have one form."""
     if isinstance(text, str) and text.isascii():
         for encode, mixed in ((base64.b64encode, b"+/"), (base64.urlsafe_b64encode, b"-_")):

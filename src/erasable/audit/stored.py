@@ -6,13 +6,11 @@ id, so messages may show both.
 
 from __future__ import annotations
 
-from typing import Any
-
 from erasable.core.fingerprint import attributes_of, fingerprint
 from erasable.models.state import State
 
 
-def stored_components(estimator: Any) -> dict[str, str]:
+def stored_components(estimator: object) -> dict[str, str]:
     """Return a fingerprint of each component that an estimator stores, by name.
 
     An estimator with a method ``audit_state()`` states what it stores: a mapping from names to values of any kind. For
@@ -36,7 +34,7 @@ def stored_components(estimator: Any) -> dict[str, str]:
     return {**found, **{name: fingerprint(value) for name, value in attributes.items()}}
 
 
-def state_of(estimator: Any) -> State | None:
+def state_of(estimator: object) -> State | None:
     """Return the canonical state of a fitted model of this package, else None."""
     snapshot = getattr(getattr(estimator, "model_", None), "snapshot", None)
     state = snapshot() if callable(snapshot) else None

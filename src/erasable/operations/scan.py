@@ -27,6 +27,7 @@ from erasable.operations.schemas import raw_table
 from erasable.schemas import Category, Number, Role, Schema, Text, canonical_text
 from erasable.tables import Dialect, Table, files_of, load_table, nameless_form, stream_table
 
+_Path = str | os.PathLike[str]
 _TEXT_BYTES = 8  # of a text that is unlikely elsewhere by chance
 _DIGITS = 7  # of such a number, without zeros at its ends
 _CELLS_PER_ROW = 16
@@ -35,14 +36,14 @@ _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?
 
 
 def scan_for(
-    folder: str | os.PathLike[str],
-    table_path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    folder: _Path,
+    table_path: _Path | Sequence[_Path],
     *,
     label: str | None = None,
     id: str | None = None,
     subject: str | Sequence[str] | None = None,
     ignore: Sequence[str] = (),
-    schema: Schema | str | os.PathLike[str] | None = None,
+    schema: Schema | _Path | None = None,
     exclude: Sequence[str] = (),
     dialect: Dialect | None = None,
     progress: Callable[[int, int], None] | None = None,
@@ -100,11 +101,11 @@ def scan_for(
 
 
 def _encoded_rows(
-    folder: str | os.PathLike[str],
-    table: Any,
+    folder: _Path,
+    table: _Path | Sequence[_Path],
     given: dict[str, Any],
     ignore: Sequence[str],
-    asked: Schema | str | os.PathLike[str] | None,
+    asked: Schema | _Path | None,
 ) -> tuple[Table, Schema | None]:
     """Return the rows of the table, and the schema that encoded them if there is one."""
     schema = _schema(folder, asked)
@@ -116,7 +117,7 @@ def _encoded_rows(
     return _plain_rows(folder, table, given, ignore), None
 
 
-def _schema(folder: str | os.PathLike[str], asked: Schema | str | os.PathLike[str] | None) -> Schema | None:
+def _schema(folder: _Path, asked: Schema | _Path | None) -> Schema | None:
     """Return the given schema, or the one that all models below the folder with a schema share."""
     if asked is not None:
         return asked if isinstance(asked, Schema) else Schema.load(asked)
@@ -128,7 +129,7 @@ def _schema(folder: str | os.PathLike[str], asked: Schema | str | os.PathLike[st
     return schemas[0] if len(schemas) == 1 else None
 
 
-def _plain_rows(folder: str | os.PathLike[str], table: Any, given: dict[str, Any], ignore: Sequence[str]) -> Table:
+def _plain_rows(folder: _Path, table: _Path | Sequence[_Path], given: dict[str, Any], ignore: Sequence[str]) -> Table:
     """Return the rows of the table, with the features that models below the folder name, if they agree."""
     given = {**given, "label": given["label"] or "label"}
     known = {tuple(m["feature_names"]) for m in _headers(Path(folder)) if isinstance(m.get("feature_names"), list)}
