@@ -1,13 +1,11 @@
-"""Models in MLflow: a flavor whose artifact is the model file itself, and what registered copies still hold.
+"""An MLflow flavor whose artifact is the model file itself, and a list of registered copies that are out of date.
 
 A logged or registered model is a *copy*: forgetting in the live file does not reach it. :func:`stale` lists the
 versions in a registry that hold rows which the live model no longer has.
 
-The artifact is the file that ``save`` writes, with no pickle: nothing is run when it is loaded. Signatures come from
-the model, so no row is needed to make one, and input examples, which are rows that lie beside the model in the open,
-are refused unless ``allow_input_example=True`` says that they are nobody's.
-
-Needs ``pip install 'erasable[mlflow]'``.
+The artifact is the file that ``save`` writes, without a pickle: loading it runs no code. Signatures come from the
+model, so no row is needed to make one. Input examples would be rows stored next to the model; they are refused unless
+``allow_input_example=True`` declares that they are nobody's. Needs ``pip install 'erasable[mlflow]'``.
 """
 
 from __future__ import annotations
@@ -63,15 +61,15 @@ def save_model(
     Parameters
     ----------
     model : estimator, str or path
-        Fitted; or a model file, which is read as it is now.
+        A fitted estimator, or the path of a model file.
     path : str or path
         A folder that does not exist, or is empty.
     pyfunc_predict_fn : {"predict", "predict_proba", "decision_function"}, default="predict"
-        What ``mlflow.pyfunc`` answers with.
+        The method that ``mlflow.pyfunc`` calls.
     signature : ModelSignature, optional
         By default made from the model: the columns of its schema, its feature names, or a tensor of its width.
     input_example : optional
-        Refused unless ``allow_input_example``: it is stored beside the model, where no forgetting reaches it.
+        Refused unless ``allow_input_example``: it is stored next to the model, where no forgetting reaches it.
     allow_input_example : bool, default=False
         Declare that the example is nobody's row.
     metadata, mlflow_model
@@ -82,39 +80,44 @@ def save_model(
     Raises
     ------
     InputTypeError
-        When it is no model that a file can bring back by itself.
+        When a file of the model could not be loaded without more code.
     ConfigurationError
         When an input example is given and not allowed, or the method is unknown.
     """
     if input_example is not None and not allow_input_example:
         raise ConfigurationError(
-            "an input example is stored beside the model, where no forgetting reaches it: leave it out, or say "
-            "allow_input_example=True where it is nobody's row. Signatures are made without one."
+            "an input example is stored next to the model, where no forgetting reaches it: leave it out, or give "
+            "allow_input_example=True if it is nobody's row. Signatures are made without one."
         )
     if pyfunc_predict_fn not in _METHODS:
         raise ConfigurationError(f"pyfunc_predict_fn must be one of {', '.join(_METHODS)}.")
-    face = _face(model)
-    if not hasattr(face, pyfunc_predict_fn):
-        raise ConfigurationError(f"{type(face).__name__} has no {pyfunc_predict_fn}: it predicts numbers.")
+    estimator = _estimator(model)
+    if not hasattr(estimator, pyfunc_predict_fn):
+        raise ConfigurationError(f"{type(estimator).__name__} has no {pyfunc_predict_fn}: it predicts numbers.")
     folder = Path(path)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ConfigurationError(f"{folder} is there already and is not an empty folder: choose another path.")
-    (folder / _FOLDER).mkdir(parents=True)
-    face.save(folder / _FOLDER / _FILE)
-    (folder / _FOLDER / f".{_FILE}.lock").unlink(missing_ok=True)  # nobody else knows of the folder yet
+        raise ConfigurationError(f"{folder} exists already and is not an empty folder: choose another path.")
+    file = folder / _FOLDER / _FILE
+    file.parent.mkdir(parents=True)
+    estimator.save(file)
+    file.with_name(f".{_FILE}.lock").unlink(missing_ok=True)  # nobody else knows of the folder yet
 
     described = mlflow.models.Model() if mlflow_model is None else mlflow_model
-    described.signature = signature_of(face) if signature is None else signature
+    described.signature = signature_of(estimator) if signature is None else signature
     if metadata is not None:
         described.metadata = metadata
     if input_example is not None:
-        described.saved_input_example_info = _saved_example(input_example, folder)
+        from mlflow.models.utils import _Example
+
+        example = _Example(input_example)
+        example.save(str(folder))
+        described.saved_input_example_info = dict(example.info)
     data = f"{_FOLDER}/{_FILE}"
     pyfunc.add_to_model(described, loader_module=__name__, data=data)
     described.add_flavor(FLAVOR_NAME, erasable_version=version("erasable"), data=data, method=pyfunc_predict_fn)
     described.save(folder / "MLmodel")
-    wanted = pip_requirements or [f"erasable[mlflow,tables]=={version('erasable')}"]
-    (folder / "requirements.txt").write_text("".join(f"{line}\n" for line in wanted))
+    requirements = pip_requirements or [f"erasable[mlflow,tables]=={version('erasable')}"]
+    (folder / "requirements.txt").write_text("".join(f"{line}\n" for line in requirements))
 
 
 def log_model(model: Any, name: str = "model", *, registered_model_name: str | None = None, **options: Any) -> Any:
@@ -147,7 +150,7 @@ def log_model(model: Any, name: str = "model", *, registered_model_name: str | N
 
 
 def load_model(model_uri: str, dst_path: str | None = None) -> Any:
-    """The estimator that a logged model holds: ready to predict, to forget and to verify.
+    """Return the estimator in a logged model: ready to predict, to forget and to verify.
 
     It is a copy: what is forgotten in it does not reach the artifact, nor other copies.
 
@@ -156,12 +159,13 @@ def load_model(model_uri: str, dst_path: str | None = None) -> Any:
     model_uri : str
         Such as ``"models:/credit/3"``, ``"runs:/<id>/model"`` or a folder.
     dst_path : str, optional
-        Where to put what has to be downloaded. By default a temporary folder, removed again.
+        The folder for downloads. By default a temporary one, removed again.
     """
-    if dst_path is not None:
-        return _loaded(model_uri, dst_path)
     with TemporaryDirectory(prefix="erasable-") as folder:
-        return _loaded(model_uri, folder)
+        local, flavors = _downloaded(model_uri, folder if dst_path is None else dst_path)
+        if FLAVOR_NAME not in flavors:
+            raise InputTypeError(f"this MLflow model is of another flavor ({', '.join(sorted(flavors))}).")
+        return load(local / flavors[FLAVOR_NAME]["data"])
 
 
 @dataclass(frozen=True)
@@ -198,32 +202,34 @@ def stale(
     registry_uri: str | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[list[Stale], int]:
-    """The versions of a registered model that hold ids which the live model lacks, and how many were looked at.
+    """Return the versions of a registered model with ids that the live model lacks, and how many were compared.
 
-    Rows are compared by their ids, so these have to mean the same in both: a row that the live model never learnt
-    counts as gone, too.
+    Rows are compared by their ids, so these must mean the same in both: a row that the live model never learnt counts
+    as gone, too.
 
     Parameters
     ----------
     live : str or path
         The model file that requests are carried out on.
     name : str
-        Of the registered model. Versions of other flavors are passed over.
+        The name of the registered model. Versions of other flavors are skipped.
     tracking_uri, registry_uri : str, optional
-        By default as MLflow is set up.
+        By default those of MLflow's settings.
     progress : callable, optional
-        Called with versions done and in all.
+        Called with the number of versions done and in all.
 
     Raises
     ------
     ConfigurationError
-        When the registry has no model of that name, or does not answer, or MLflow is not set up as it must be.
+        When the registry has no model of that name or does not answer, or a setting of MLflow is wrong.
     """
     kept = _ids_in(live)[0]
+    if "'" in name:
+        raise ConfigurationError("a registered model whose name has a quotation mark cannot be searched for.")
     try:
         client = mlflow.MlflowClient(tracking_uri, registry_uri)
         client.get_registered_model(name)
-        versions = sorted(client.search_model_versions(f"name = '{_quoted(name)}'"), key=lambda v: int(v.version))
+        versions = sorted(client.search_model_versions(f"name = '{name}'"), key=lambda v: int(v.version))
         found, seen = [], 0
         for done, one in enumerate(versions, start=1):
             for path in _artifact(one):
@@ -250,87 +256,69 @@ def stale(
 
 
 def signature_of(model: Any) -> ModelSignature:
-    """Inputs and outputs of a model, from its configuration alone."""
-    learnt = model_behind(_face(model), "describe")
-    answers: Any = DataType.double
-    if learnt.classifies:
-        kinds = {bool: DataType.boolean, int: DataType.long, float: DataType.double, str: DataType.string}
-        answers = kinds[type(learnt.classes[0])]
-    outputs = Columns([ColSpec(answers)]) if learnt.classifies else None
-    schema = schema_of(learnt)
-    if schema is not None:
-        return ModelSignature(Columns([ColSpec(_ANYTHING, column.name) for column in schema.features]), outputs)
-    if learnt.feature_names is not None:
-        return ModelSignature(Columns([ColSpec(DataType.double, name) for name in learnt.feature_names]), outputs)
+    """Return inputs and outputs of a model, from its configuration alone."""
     import numpy as np
 
-    return ModelSignature(Columns([TensorSpec(np.dtype(np.float64), (-1, learnt.n_features or -1))]), outputs)
+    learnt = model_behind(_estimator(model), "describe")
+    outputs = None
+    if learnt.classifies:
+        kinds = {bool: DataType.boolean, int: DataType.long, float: DataType.double, str: DataType.string}
+        outputs = Columns([ColSpec(kinds[type(learnt.classes[0])])])
+    schema = schema_of(learnt)
+    if schema is not None:
+        inputs: list[Any] = [ColSpec(_ANYTHING, column.name) for column in schema.features]
+    elif learnt.feature_names is not None:
+        inputs = [ColSpec(DataType.double, name) for name in learnt.feature_names]
+    else:
+        inputs = [TensorSpec(np.dtype(np.float64), (-1, learnt.n_features or -1))]
+    return ModelSignature(Columns(inputs), outputs)
 
 
 class _Predictor:
-    """What ``mlflow.pyfunc`` asks for predictions."""
+    """The object that ``mlflow.pyfunc`` calls for predictions."""
 
-    def __init__(self, face: ErasableEstimator, method: str) -> None:
-        self.face, self.method = face, method
+    def __init__(self, estimator: ErasableEstimator, method: str) -> None:
+        self.estimator, self.method = estimator, method
 
     def predict(self, model_input: Any, params: dict[str, Any] | None = None) -> Any:
-        names = model_behind(self.face, "predict").feature_names
+        names = model_behind(self.estimator, "predict").feature_names
         if names is not None and hasattr(model_input, "loc"):
             model_input = model_input[list(names)]
-        return getattr(self.face, self.method)(model_input)
+        return getattr(self.estimator, self.method)(model_input)
 
 
 def _load_pyfunc(path: str) -> _Predictor:
-    """Called by ``mlflow.pyfunc`` with the path of the model file."""
+    """Return the predictor of a model file; ``mlflow.pyfunc`` calls it."""
     settings = mlflow.models.Model.load(str(Path(path).parent.parent)).flavors[FLAVOR_NAME]
     return _Predictor(load(path), settings["method"])
 
 
-def _loaded(uri: str, folder: str) -> Any:
-    from mlflow.artifacts import download_artifacts
-
-    local = Path(download_artifacts(artifact_uri=uri, dst_path=folder))
-    flavors = mlflow.models.Model.load(str(local)).flavors
-    if FLAVOR_NAME not in flavors:
-        raise InputTypeError(f"this MLflow model is of another flavor ({', '.join(sorted(flavors))}).")
-    return load(local / flavors[FLAVOR_NAME]["data"])
-
-
-def _face(model: Any) -> ErasableEstimator:
-    if isinstance(model, str | os.PathLike):
-        face: ErasableEstimator = load(model)
-        return face
-    if not isinstance(model, ErasableEstimator):
+def _estimator(model: Any) -> ErasableEstimator:
+    """Return the estimator given, or the one in the file given."""
+    found = load(model) if isinstance(model, str | os.PathLike) else model
+    if not isinstance(found, ErasableEstimator):
         raise InputTypeError(f"erasable.mlflow needs one of erasable's models, fitted; got {type(model).__name__}.")
-    return model
-
-
-def _saved_example(example: Any, folder: Path) -> dict[str, Any]:
-    from mlflow.models.utils import _Example
-
-    saved = _Example(example)
-    saved.save(str(folder))
-    return dict(saved.info)
+    return found
 
 
 def _ids_in(path: str | os.PathLike[str]) -> tuple[set[Any], str]:
+    """Return the ids in a model file, and its digest."""
     found = inspect(path, rows=True)
     assert found.rows is not None
     return {row["id"] for row in found.rows}, found.digest
 
 
 def _artifact(one: ModelVersion) -> Iterator[Path]:
-    """The model file of a version, where it is one of ours, for as long as it is looked at."""
+    """Yield the model file of a version of this flavor, for as long as it is needed."""
+    with TemporaryDirectory(prefix="erasable-") as folder:
+        local, flavors = _downloaded(f"models:/{one.name}/{one.version}", folder)
+        if FLAVOR_NAME in flavors:
+            yield local / flavors[FLAVOR_NAME]["data"]
+
+
+def _downloaded(uri: str, folder: str) -> tuple[Path, dict[str, Any]]:
+    """Return the local folder of an MLflow model, and its flavors."""
     from mlflow.artifacts import download_artifacts
 
-    with TemporaryDirectory(prefix="erasable-") as folder:
-        local = Path(download_artifacts(artifact_uri=f"models:/{one.name}/{one.version}", dst_path=folder))
-        flavor = mlflow.models.Model.load(str(local)).flavors.get(FLAVOR_NAME)
-        if flavor is not None:
-            yield local / flavor["data"]
-
-
-def _quoted(name: str) -> str:
-    if "'" in name:
-        raise ConfigurationError("a registered model whose name has a quotation mark cannot be asked for.")
-    return name
+    local = Path(download_artifacts(artifact_uri=uri, dst_path=folder))
+    return local, dict(mlflow.models.Model.load(str(local)).flavors)

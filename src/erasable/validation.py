@@ -1,8 +1,7 @@
-"""Parameters and cells that callers give: checked here and nowhere else.
+"""Checks of parameters and cells that callers give.
 
-Functions for parameters return the value as a plain Python one, or raise ``ConfigurationError`` with the name of the
-parameter, what is required of it and what arrived. :func:`odd_cells` looks at the cells of arrays, tables and lists.
-Pure; every room may use it, and it knows no other but ``errors``.
+A check of a parameter returns it as a plain Python value, or raises ``ConfigurationError`` with the name of the
+parameter, what is required and what was found. :func:`odd_cells` checks the cells of arrays, tables and lists.
 """
 
 from __future__ import annotations
@@ -25,89 +24,67 @@ T = TypeVar("T")
 
 
 def finite_number(value: Any, name: str) -> float:
-    """A finite number as a float."""
-    number = _float(value)
-    if not math.isfinite(number):
-        raise ConfigurationError(f"{name} must be a finite number; got {_shown(value)}.")
-    return number
+    """Return a finite number as a float."""
+    return _number(value, name, "a finite number", math.isfinite)
 
 
 def positive_number(value: Any, name: str) -> float:
-    """A positive finite number as a float."""
-    number = _float(value)
-    if not 0.0 < number < math.inf:
-        raise ConfigurationError(f"{name} must be a positive finite number; got {_shown(value)}.")
-    return number
+    """Return a positive finite number as a float."""
+    return _number(value, name, "a positive finite number", lambda number: 0.0 < number < math.inf)
 
 
 def number_not_negative(value: Any, name: str) -> float:
-    """A finite number, zero or more, as a float; minus zero is zero."""
-    number = _float(value)
-    if not 0.0 <= number < math.inf:
-        raise ConfigurationError(f"{name} must be a finite number that is not negative; got {_shown(value)}.")
-    return number + 0.0
+    """Return a finite number, zero or more, as a float; minus zero is zero."""
+    return _number(value, name, "a finite number that is not negative", lambda number: 0.0 <= number < math.inf) + 0.0
 
 
 def number_between(value: Any, name: str, low: float, high: float, *, closed: str = "") -> float:
-    """A number between two others, which count themselves where ``closed`` names them: "low", "high" or "both"."""
-    number = _float(value)
-    above = number >= low if closed in ("low", "both") else number > low
-    below = number <= high if closed in ("high", "both") else number < high
-    if not (above and below and math.isfinite(number)):
-        left = "at least" if closed == "low" else "above"
-        right = "at most" if closed == "high" else "below"
-        limits = f"{left} {low:g}" if high == math.inf else f"{left} {low:g} and {right} {high:g}"
-        limits = f"between {low:g} and {high:g}" if closed == "both" else limits
-        raise ConfigurationError(f"{name} must be a number {limits}; got {_shown(value)}.")
-    return number
+    """Return a finite number between two limits, which count themselves if ``closed`` is "low", "high" or "both"."""
+    left, right = "at least" if closed == "low" else "above", "at most" if closed == "high" else "below"
+    limits = f"{left} {low:g}" if high == math.inf else f"{left} {low:g} and {right} {high:g}"
+    limits = f"between {low:g} and {high:g}" if closed == "both" else limits
+
+    def within(number: float) -> bool:
+        above = number >= low if closed in ("low", "both") else number > low
+        below = number <= high if closed in ("high", "both") else number < high
+        return above and below and math.isfinite(number)
+
+    return _number(value, name, f"a number {limits}", within)
 
 
 def probability(value: Any, name: str) -> float:
-    """A number between 0 and 1, but neither of them."""
+    """Return a number above 0 and below 1."""
     return number_between(value, name, 0.0, 1.0)
 
 
 def count(value: Any, name: str, least: int = 1) -> int:
-    """An integer that float64 arithmetic can go on with: at most 1e300."""
+    """Return an integer that float64 arithmetic can use: at most 1e300."""
     if whole_number(value, name, least) > 10**300:
         raise ConfigurationError(f"{name} must be at most 1e300, so that float64 holds it; got a larger integer.")
     return int(value)
 
 
 def whole_number(value: Any, name: str, least: int = 1, most: int | None = None) -> int:
-    """An integer in a range."""
-    if not _is_whole(value) or not (least <= int(value) and (most is None or int(value) <= most)):
-        if most is not None:
-            wanted = f"an integer between {least} and {most}"
-        else:
-            wanted = {0: "a non-negative integer", 1: "a positive integer"}.get(least, f"an integer, at least {least}")
-        raise ConfigurationError(f"{name} must be {wanted}; got {_shown(value)}.")
-    return int(value)
+    """Return an integer in a range."""
+    required = {0: "a non-negative integer", 1: "a positive integer"}.get(least, f"an integer, at least {least}")
+    return _integer(value, name, required if most is None else f"an integer between {least} and {most}", least, most)
 
 
 def seed(value: Any, name: str = "random_state", most: int | None = None) -> int:
-    """An integer that random numbers are drawn from. No None and no generator: a refit has to draw the same."""
-    if not _is_whole(value) or not (int(value) >= 0 and (most is None or int(value) <= most)):
-        limit = "" if most is None else f" up to {most}"
-        raise ConfigurationError(
-            f"{name} must be a non-negative integer{limit}, for a refit to draw the same; got {_shown(value)}."
-        )
-    return int(value)
+    """Return an integer to draw random numbers from. None and generators are refused: a refit has to draw the same."""
+    limit = "" if most is None else f" up to {most}"
+    return _integer(value, name, f"a non-negative integer{limit}, for a refit to draw the same", 0, most)
 
 
 def switch(value: Any, name: str) -> bool:
-    """True or False, also NumPy's."""
+    """Return True or False, also for NumPy's."""
     if not _is_bool(value):
         raise ConfigurationError(f"{name} must be True or False; got {_shown(value)}.")
     return bool(value)
 
 
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
-
-
 def choice(value: Any, name: str, among: Sequence[T]) -> T:
-    """The one of these that the value equals."""
+    """Return the choice that the value equals."""
     for known in among:
         if isinstance(value, type(known)) and value == known:
             return known
@@ -115,14 +92,22 @@ def choice(value: Any, name: str, among: Sequence[T]) -> T:
 
 
 def text(value: Any, name: str) -> str:
-    """A text."""
+    """Return a text."""
     if not isinstance(value, str):
         raise ConfigurationError(f"{name} must be text; got {type(value).__name__}.")
     return str(value)
 
 
+def function(value: Any, name: str) -> Callable[..., Any]:
+    """Return a callable."""
+    if not callable(value):
+        raise ConfigurationError(f"{name} must be callable; got {type(value).__name__}.")
+    called: Callable[..., Any] = value
+    return called
+
+
 def did_you_mean(absent: Iterable[str], names: Sequence[str], otherwise: str = "") -> str:
-    """The names that are nearest to those that are absent, as a question; ``otherwise`` where none is near.
+    """Return the existing names nearest to absent ones, as a question; ``otherwise`` if none is near.
 
     Examples
     --------
@@ -135,22 +120,24 @@ def did_you_mean(absent: Iterable[str], names: Sequence[str], otherwise: str = "
     return f"Did you mean {', '.join(map(repr, dict.fromkeys(near)))}?" if near else otherwise
 
 
-def function(value: Any, name: str) -> Callable[..., Any]:
-    """Something that can be called."""
-    if not callable(value):
-        raise ConfigurationError(f"{name} must be callable; got {type(value).__name__}.")
-    called: Callable[..., Any] = value
-    return called
+def _number(value: Any, name: str, required: str, good: Callable[[float], bool]) -> float:
+    """Return a real number as a float; one too large for float64 counts as infinite."""
+    number = math.nan
+    if isinstance(value, numbers.Real) and not _is_bool(value):
+        try:
+            number = float(value)
+        except OverflowError:
+            number = math.inf
+    if not good(number):
+        raise ConfigurationError(f"{name} must be {required}; got {_shown(value)}.")
+    return number
 
 
-def _float(value: Any) -> float:
-    """A real number as a float; NaN for anything else, infinity for what is too large."""
-    if _is_bool(value) or not isinstance(value, numbers.Real):
-        return math.nan
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf
+def _integer(value: Any, name: str, required: str, least: int, most: int | None) -> int:
+    whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    if not whole or int(value) < least or (most is not None and int(value) > most):
+        raise ConfigurationError(f"{name} must be {required}; got {_shown(value)}.")
+    return int(value)
 
 
 def _is_bool(value: Any) -> bool:
@@ -158,7 +145,7 @@ def _is_bool(value: Any) -> bool:
 
 
 def _shown(value: Any) -> str:
-    """A value for a message; of what is no short plain value its type alone, for it may be rows."""
+    """Return a short plain value for a message; of anything else only its type, since it may be rows."""
     plain = isinstance(value, str | bytes | numbers.Number | None)
     large = isinstance(value, int) and value.bit_length() > 1000  # Python refuses to write the longest
     shown = repr(value) if plain and not large else ""
@@ -169,22 +156,18 @@ def _shown(value: Any) -> str:
 
 MISSING, DATES, COMPLEX, TEXT = "missing entries", "dates or times", "complex numbers", "text"
 _OF_DTYPE = {**dict.fromkeys("biuf", ""), **dict.fromkeys("mM", DATES), "c": COMPLEX, **dict.fromkeys("UST", TEXT)}
-_OTHER_MOMENTS = ("Period", "MonthDayNano", "DateOffset")
+_OTHER_TIMES = ("Period", "MonthDayNano", "DateOffset")
 _NUMBERS = ("int", "uint", "halffloat", "float", "double", "bool", "decimal")  # as pyarrow writes its types
-_MOMENT = ("date", "time", "duration", "month")
+_TIMES = ("date", "time", "duration", "month")
 
 
 def odd_cells(values: Any) -> tuple[str, list[str]] | None:
-    """What the cells hold that is no real number, and the names of the columns that have it; None for numbers alone.
+    """Return what cells hold that is no real number, and the names of those columns; None if all are numbers.
 
-    NumPy would turn some of it into numbers without a word: masked entries into what the mask hides, dates into counts
-    of a unit, complex numbers into their real parts, text into what it spells. What is found is one of ``DATES``,
-    ``COMPLEX``, ``TEXT`` and ``MISSING``, else the names of types. NaN is a number here. *Cost*: columns of numbers are
-    known by their type; others are read once.
-
-    Parameters
-    ----------
-    values : array, sparse matrix, list, list of lists, or column or dataframe of pandas, polars or pyarrow
+    NumPy would silently turn some of it into numbers: masked entries into what the mask hides, dates into counts of a
+    unit, complex numbers into their real parts, text into what it spells. The first value is ``DATES``, ``COMPLEX``,
+    ``TEXT`` or ``MISSING``, otherwise names of types. NaN counts as a number. *Cost*: columns of numbers are known by
+    their type; others are read once.
     """
     found: dict[str, list[str]] = {}
     for name, column in _columns(values):
@@ -197,12 +180,12 @@ def odd_cells(values: Any) -> tuple[str, list[str]] | None:
 
 
 def real_numbers(values: Any, name: str) -> npt.NDArray[np.float64]:
-    """Numbers of a list, array, column or dataframe as float64.
+    """Return the numbers of a list, array, column or dataframe as float64; NaN and infinities pass.
 
     Raises
     ------
     InputError, InputTypeError
-        When some are missing or are no real numbers. NaN and infinities are for the caller to refuse.
+        When some are missing or are no real numbers.
     """
     if not is_listed(values) and not (hasattr(values, "__array__") and getattr(values, "shape", True)):
         dense = ": convert it with toarray()" if hasattr(values, "toarray") else ""
@@ -218,12 +201,12 @@ def real_numbers(values: Any, name: str) -> npt.NDArray[np.float64]:
 
 
 def is_listed(values: Any) -> bool:
-    """Whether these are a list, tuple, range or the like: entries in an order, and no text."""
+    """Return whether the values are a list, tuple, range or similar sequence, and no text."""
     return isinstance(values, Sequence) and not isinstance(values, str | bytes | bytearray | memoryview)
 
 
 def _columns(values: Any) -> Iterable[tuple[str, Any]]:
-    """The columns of a dataframe with their names; everything else is one column."""
+    """Return the named columns of a dataframe; anything else is one column without a name."""
     if hasattr(values, "itercolumns"):  # pyarrow
         return zip(values.schema.names, values.itercolumns(), strict=True)
     if hasattr(values, "iter_columns"):  # polars
@@ -242,7 +225,7 @@ def _odd(column: Any) -> set[str]:
     if hasattr(dtype, "is_numeric"):  # polars
         kind = "f" if dtype.is_numeric() else "M" if dtype.is_temporal() else None
     elif hasattr(dtype, "to_pandas_dtype"):  # pyarrow
-        kind = "f" if str(dtype).startswith(_NUMBERS) else "M" if str(dtype).startswith(_MOMENT) else None
+        kind = "f" if str(dtype).startswith(_NUMBERS) else "M" if str(dtype).startswith(_TIMES) else None
     if kind in _OF_DTYPE:
         gone = hasattr(dtype, "na_value") and hasattr(column, "isna") and column.isna().any()  # pandas' own types
         return {_OF_DTYPE[kind] or (MISSING if gone else "")} - {""}
@@ -260,13 +243,13 @@ def _odd(column: Any) -> set[str]:
 
 
 def _of_types(types: set[type]) -> set[str]:
-    """What cells of these types are; nothing for real numbers."""
-    return {what for kind in types if (what := _of_type(kind))}
+    """Return what cells of these types are; nothing for real numbers."""
+    return set(map(_of_type, types)) - {""}
 
 
 def _of_type(kind: type) -> str:
     of_python = any(base.__module__ == "datetime" for base in kind.__mro__)  # not imported: core is to know no clock
-    of_others = issubclass(kind, np.datetime64 | np.timedelta64) or kind.__name__ in _OTHER_MOMENTS
+    of_others = issubclass(kind, np.datetime64 | np.timedelta64) or kind.__name__ in _OTHER_TIMES
     if of_python or of_others:
         return DATES
     if issubclass(kind, numbers.Real | Decimal | np.bool_):
