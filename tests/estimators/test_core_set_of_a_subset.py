@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 import pickle
 
@@ -155,15 +154,6 @@ def test_a_row_outside_the_subset_leaves_no_trace():
     assert not holds(vars(model), X[0].tobytes())
 
 
-def test_two_fits_give_one_model_and_another_draw_another():
-    X, y = make_rows(200)
-    model = on_subset(0.3, "tree").fit(X, y)
-    before = learnt(model)
-    assert learnt(model.fit(X, y)) == before
-    other = on_subset(0.3, "tree", drawn=1).fit(X, y)
-    assert set(other.core_ids_.tolist()) != set(model.core_ids_.tolist())
-
-
 def test_when_none_is_drawn_the_message_says_what_to_do_and_the_old_model_stays():
     X, y = make_rows(100)
     model = on_subset(1e-9)
@@ -198,18 +188,6 @@ def test_a_forgotten_row_is_nowhere_in_what_is_held(container, name):
     assert holds(vars(model._model), X[18].tobytes())
 
 
-@pytest.mark.parametrize("container", [np.array, np.asfortranarray, sp.csr_array, sp.csr_matrix])
-@pytest.mark.parametrize("fraction", [0.5, 1.0])
-def test_the_callers_rows_are_left_alone(container, fraction):
-    X, y = make_rows(60)
-    X, ids = container(X), list(range(60))
-    given = facts([X, y, ids])
-    model = on_subset(fraction).fit(X, y, ids=ids)
-    model.forget(ids=ids[:20])
-    model.forget(ids=ids)
-    assert facts([X, y, ids]) == given
-
-
 @pytest.mark.parametrize("container", [np.array, sp.csr_array])
 @pytest.mark.parametrize("name", LEARNERS)
 def test_stored_bytes_shrink_to_those_of_a_refit(container, name):
@@ -221,14 +199,3 @@ def test_stored_bytes_shrink_to_those_of_a_refit(container, name):
     assert model.stored_bytes_ < before
     again = on_subset(0.8, name).fit(container(X[60:]), y[60:], ids=range(60, 120))
     assert model.stored_bytes_ == again.stored_bytes_
-
-
-def test_a_copy_forgets_on_its_own():
-    X, y = make_rows(60)
-    model = on_subset(0.5).fit(X, y)
-    before = learnt(model)
-    for twin in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
-        assert learnt(twin) == before
-        twin.forget(ids=range(9))
-        assert learnt(twin) == learnt(on_subset(0.5).fit(X[9:], y[9:], ids=range(9, 60)))
-    assert learnt(model) == before

@@ -99,15 +99,6 @@ def test_a_container_changes_nothing(plain, container):
     assert clf.n_core_ == by_subject.n_core_ == 0
 
 
-@pytest.mark.parametrize("form", [set, frozenset, dict.fromkeys, iter], ids=["set", "frozenset", "dict", "iterator"])
-def test_forget_takes_unordered_collections(form):
-    clf = fitted(TEXTS)
-    gone = clf.core_ids_[:5].tolist()
-    report = clf.forget(ids=form([*gone, "never seen"]))
-    assert (report.requested, report.core_rows_removed) == (6, 5)
-    assert not set(gone) & set(clf.core_ids_.tolist())
-
-
 @pytest.mark.parametrize("argument", ["ids", "subjects"])
 def test_learning_refuses_a_set_because_it_has_no_order(argument):
     with refused(clf := classifier(), InputTypeError, argument):
@@ -384,11 +375,6 @@ def test_an_empty_list_forgets_nothing():
     assert clf.state_digest() == before
 
 
-def test_forget_needs_to_be_told_what():
-    with refused(clf := fitted(), InputError, "ids=", "subjects="):
-        clf.forget()
-
-
 def test_duplicate_ids_are_counted_in_the_error():
     keys = [SECRET_ID, SECRET_ID, SECRET_ID, 1, 1, *range(2, N - 3)]
     for ids in (keys, np.array(keys), [f"{SECRET_TEXT}{k}" for k in keys]):
@@ -424,10 +410,6 @@ def test_a_bare_string_is_one_subject_not_its_letters():
 # -- default ids ---------------------------------------------------------------------------------------------------
 
 
-def test_rows_are_numbered_when_no_ids_are_given():
-    assert fitted().state_digest() == fitted(range(N)).state_digest()
-
-
 def test_later_rows_are_numbered_on_from_the_largest_core_id():
     clf = fitted(np.arange(-N, 0), threshold=0.0, order="given").partial_fit(X[:5], Y[:5])
     assert clf.core_ids_.tolist() == [*range(-N, 0), 0, 1, 2, 3, 4]
@@ -450,18 +432,6 @@ def test_numbering_on_stops_before_64_bits_overflow():
 
 
 # -- subjects ------------------------------------------------------------------------------------------------------
-
-
-def test_a_subject_takes_all_its_rows_with_it():
-    owners = NUMBERS // 10
-    clf = fitted(TEXTS, owners)
-    kept = [key for key in clf.core_ids_.tolist() if int(key[4:]) // 10 not in (0, 7)]
-    expected = clf.n_core_ - len(kept)
-    assert expected > 2
-    report = clf.forget(subjects=[0, 7, 99, 7])
-    assert (report.requested, report.core_rows_removed, report.core_rows) == (3, expected, len(kept))  # 7 counts once
-    assert clf.core_ids_.tolist() == kept
-    assert set(clf._model.core.of_subject) == {int(key[4:]) // 10 for key in kept}
 
 
 def test_forgetting_by_subject_and_by_id_gives_the_same_state():

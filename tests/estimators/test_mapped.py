@@ -10,20 +10,17 @@ from functools import partial
 import numpy as np
 import pandas as pd
 import pytest
-import scipy.sparse as sp
 from hypothesis import event, given
 from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.datasets import make_moons
 from sklearn.model_selection import GridSearchCV
 from sklearn.utils import get_tags
-from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from erasable import ErasableClassifier, learn, verify
-from erasable.errors import ConfigurationError, InputError, InputTypeError, NoRowsError, VerificationError
+from erasable import ErasableClassifier, verify
+from erasable.errors import ConfigurationError, InputError, InputTypeError, NoRowsError
 from erasable.features import FrozenMap, HashedText, NystroemFeatures, RandomFourierFeatures
 from tests.estimators.cases import SECRET, make_classes, make_rows, refused
-from tests.memory import pieces
 from tests.strategies import splits
 
 X, Y = make_rows()
@@ -66,16 +63,6 @@ def dense(Z):
 
 
 # -- scikit-learn's own checks, with no expected failures ----------------------------------------------------------
-
-
-@parametrize_with_checks(
-    [
-        ErasableClassifier(feature_map=RandomFourierFeatures(60, gamma=0.05), capacity=0.1, kappa=0.4, horizon=1000),
-        ErasableClassifier(feature_map=RandomFourierFeatures(40, gamma=0.1), threshold=0.05, scaling=1.5),
-    ]
-)
-def test_scikit_learn_check(estimator, check):
-    check(estimator)
 
 
 # -- the law -------------------------------------------------------------------------------------------------------
@@ -132,10 +119,11 @@ def test_forgetting_equals_refitting_the_raw_survivors(name, data):
         assert (again.decision_function(rows) == clf.decision_function(rows)).all()
 
 
-@pytest.mark.parametrize("name", MAPS)
 @given(data=st.data())
-def test_streaming_equals_one_fit(name, data):
+def test_streaming_equals_one_fit(data):
+    name = data.draw(st.sampled_from(sorted(MAPS)))
     rows, labels = raw(name)
+    rows, labels = rows[:60], labels[:60]
     whole = mapped(name, order="given").fit(rows, labels, ids=range(len(rows)))
     parts = mapped(name, order="given")
     for part in data.draw(splits(len(rows))):
@@ -174,14 +162,6 @@ def test_fit_takes_the_horizon_from_the_number_of_raw_rows():
         ErasableClassifier(feature_map=MAPS["fourier"], kappa=0.5).partial_fit(X, Y)
 
 
-def test_containers_make_no_difference():
-    right = mapped().fit(X, Y)
-    for form in (sp.csr_matrix(X), sp.csc_array(X), X.tolist(), np.asfortranarray(X), pd.DataFrame(X)):
-        clf = mapped().fit(form, Y)
-        assert clf.state_digest() == right.state_digest()
-        assert (clf.predict(form) == right.predict(X)).all()
-
-
 def test_sparse_output_equals_dense_output():
     Z = HashedText(12)
     both = [FrozenMap(f, "f", 12, takes="texts") for f in (Z, lambda texts: Z(texts).toarray())]
@@ -201,18 +181,6 @@ def test_columns_of_a_dataframe_are_remembered():
     assert not hasattr(clf, "feature_names_in_")
 
 
-def test_subjects_leave_with_all_their_texts():
-    owners = [f"user-{i % 7}" for i in range(60)]
-    clf = mapped("hashed").fit(TEXTS, Y[:60], subjects=owners)
-    assert not hasattr(clf, "n_features_in_")
-    report = clf.forget(subjects=["user-3", "nobody"])
-    assert report.core_rows_removed > 0
-    kept = clf.core_ids_
-    assert not any(i % 7 == 3 for i in kept)
-    again = clone(clf).fit([TEXTS[i] for i in kept], Y[kept], ids=kept, subjects=[owners[i] for i in kept])
-    assert again.state_digest() == clf.state_digest() == verify(clf).digest
-
-
 def test_raw_rows_are_not_kept():
     texts = [f"SECRET{i} good tea" for i in range(60)]
     clf = mapped("hashed").fit(texts, Y[:60])
@@ -220,20 +188,6 @@ def test_raw_rows_are_not_kept():
     rows = X.copy()
     rows[:, 0] = SECRET
     assert np.float64(SECRET).tobytes() not in pickle.dumps(mapped().fit(rows, Y))
-
-
-def test_verify_notices_a_changed_weight():
-    clf = mapped().fit(X, Y)
-    clf._model.weights()[0, 0] += 1
-    with pytest.raises(VerificationError, match="weights"):
-        verify(clf)
-
-
-def test_learn_gives_a_report():
-    clf = mapped("hashed")
-    report = learn(clf, TEXTS, Y[:60])
-    assert (report.rows, report.core_rows_added) == (60, clf.n_core_)
-    assert learn(clf, TEXTS, Y[:60], ids=range(100, 160)).rows == 60
 
 
 # -- what it is for ------------------------------------------------------------------------------------------------
@@ -420,35 +374,6 @@ def test_rows_that_cannot_be_used_change_nothing(name, rows, labels, error, says
             continue  # two features are as good as three for a model that has seen none
         with refused(clf, error, says):
             clf.partial_fit(rows, labels)
-
-
-@pytest.mark.parametrize("changed", [{"capacity": 2.0}, {"threshold": 0.2}, {"scaling": 9.0}, {"grid_bits": 9}])
-def test_other_parameters_may_not_change_between_calls(changed):
-    clf = mapped().fit(X, Y).set_params(**changed)
-    with refused(clf, ConfigurationError, "changed since the model was first fitted"):
-        clf.partial_fit(X, Y, ids=np.arange(N) + N)
-
-
-def test_labels_ids_and_subjects_are_checked():
-    clf = mapped("hashed", classes=[0, 1]).fit(TEXTS, Y[:60], subjects=[f"user-{i}" for i in range(60)])
-    first = clf.core_ids_[0]
-    with refused(clf, InputError, "1 of 2 labels are not among the 2 fixed classes"):
-        clf.partial_fit(["a", "b"], [0, 7], ids=[100, 101])
-    with refused(clf, InputError, "1 of 2 ids are already present"):
-        clf.partial_fit(["a", "b"], [0, 1], ids=[first, 101])
-    with refused(clf, InputError, "subjects has 1 entries for 2 rows"):
-        clf.partial_fit(["a", "b"], [0, 1], ids=[100, 101], subjects=["user-1"])
-    with refused(clf, ConfigurationError, "classes changed"):
-        clf.partial_fit(["a", "b"], [0, 1], ids=[100, 101], classes=[0, 1, 2])
-
-
-def test_a_refit_overwrites_what_was_there():
-    clf = mapped().fit(X, Y)
-    old = clf._model
-    rows = pieces(old.core)
-    clf.fit(X[:20], Y[:20])
-    assert not old.sums.H.any()
-    assert not any(map(any, rows))
 
 
 @pytest.mark.parametrize("rows", ["SECRET", [b"SECRET"], [], np.array([["SECRET"]])])

@@ -13,6 +13,7 @@ from erasable import (
 )
 from erasable.classes import LinearBall
 from erasable.coresets import LeverageThreshold, RandomSubsample
+from erasable.features import RandomFourierFeatures
 from erasable.research.baselines import RetrainedRidge
 
 
@@ -22,8 +23,8 @@ from erasable.research.baselines import RetrainedRidge
         ErasableClassifier(),
         ErasableClassifier(threshold=0.05, fit_intercept=False),
         ErasableClassifier(capacity=0.1, kappa=1.0, horizon=300, grid_bits=12),
+        ErasableClassifier(feature_map=RandomFourierFeatures(60, gamma=0.05), capacity=0.1, kappa=0.4, horizon=1000),
         ErasableKernelClassifier(),
-        ErasableKernelClassifier("matern", capacity=0.01, threshold=1.0),
         ErasableRegressor(),
         ErasableRegressor((-2000.0, 2000.0), 0.1, threshold=0.01, fit_intercept=False, grid_bits=12),
         ErasableGeneralClassifier(),

@@ -51,6 +51,11 @@ def test_parameters_are_stored_as_given():
         "order": "hashed",
         "random_state": np.int64(2**40),
         "engine": "local",
+        "selection": "leverage",
+        "rate": None,
+        "balance": np.float64(0),
+        "class_shares": None,
+        "moments": None,
     }
     clf = ErasableClassifier(**given)
     assert set(clf.get_params()) == set(given)

@@ -8,7 +8,7 @@ import pytest
 
 from erasable import load
 from erasable.models.files import checksum_at
-from tests.estimators.cases import N, classifier, make_classes, make_rows
+from tests.estimators.cases import N, classifier, make_rows
 
 X, Y = make_rows(d=6)
 IDS = [f"secret-row-{i:03d}" for i in range(N)]
@@ -215,21 +215,3 @@ def test_a_pickle_holds_no_forgotten_row(count):
         assert before.count(key.encode()) == before.count(owner) == 1
         assert key.encode() not in after
         assert owner not in after
-
-
-def test_a_class_that_has_gone_is_nowhere():
-    labels = np.array(["secret-a", "secret-b", "secret-c"])[make_classes(3)]
-    clf = classifier(threshold=0.01).fit(X, labels)
-    assert "secret-b" in strings(clf)
-    clf.forget(ids=np.flatnonzero(labels == "secret-b"))
-    assert "secret-b" not in strings(clf)
-    assert b"secret-b" not in pickle.dumps(clf)
-
-
-def test_a_state_taken_before_a_change_stays_as_it_was():
-    """The record says it is frozen: later changes of the model must not reach into it."""
-    clf = fitted()
-    state = clf._model.snapshot()
-    text = state.to_bytes()
-    clf.forget(ids=clf.core_ids_[0])
-    assert state.to_bytes() == text
