@@ -34,6 +34,8 @@ class Regression:
         shared = {name: value for name, value in given.items() if name in taken}
         return ErasableRegressor(self.ranges if len(self.ranges) > 1 else self.ranges[0], **shared)
 
+    estimator = regressor
+
     def oracle(self) -> RegressionOracle:
         return RegressionOracle.of_setting(self.setting, self.ranges)
 
@@ -53,3 +55,8 @@ def regressions(draw: Any, **options: Any) -> tuple[Regression, Batch]:
     made = Regression(plain, tuple(draw(st.lists(st.sampled_from(RANGES), min_size=1, max_size=3))))
     y = draw(st.lists(made.targets(), min_size=len(batch), max_size=len(batch)))
     return made, replace(batch, y=y)
+
+
+def tasks(losses: Any = None, **options: Any) -> Any:
+    """A classification or a regression, and rows to learn with it."""
+    return st.one_of(problems(weighted=True, losses=losses, **options), regressions(**options))

@@ -50,6 +50,8 @@ class Setting:
         }
         return ErasableClassifier(**{**parameters, **changes})
 
+    estimator = classifier
+
     def oracle(self) -> OracleModel:
         return OracleModel.of(
             self.n_features,

@@ -2,71 +2,16 @@
 
 from __future__ import annotations
 
-import copy
 import pickle
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import event, given
-from hypothesis import strategies as st
 from sklearn.base import clone
 
 from erasable import ErasableRegressor, load, verify
 from erasable.models import files as shards
 from erasable.models.files import read_model
-from tests.regressions import regressions
-from tests.strategies import assert_identical, splits
-
-
-def subsets(batch):
-    return st.lists(st.sampled_from(batch.ids), unique=True)
-
-
-@given(regressions(), st.data())
-def test_forgetting_equals_the_oracles_refit_and_ours(problem, data):
-    made, batch = problem
-    reg, oracle = batch.learnt_by(made.regressor()), batch.learnt_by(made.oracle())
-    if not reg.__sklearn_is_fitted__():  # none of the rows has a weight
-        return
-    assert_identical(reg, oracle)
-    for _ in range(data.draw(st.integers(1, 2))):
-        gone = data.draw(subsets(batch))
-        report = reg.forget(ids=gone)
-        oracle.forget(ids=gone)
-        assert report.classes_emptied == 0
-        assert_identical(reg, oracle)
-    assert report.digest == verify(reg).digest
-    event(f"core rows left: {min(reg.n_core_, 3)}")
-    if reg.n_core_:
-        place = {key: i for i, key in enumerate(batch.ids)}
-        kept = batch.part([place[key] for key in reg.core_ids_.tolist()])
-        refit = clone(reg).fit(
-            np.array(kept.X), kept.y, kept.ids, kept.subjects, sample_weight=kept.weights, allow_no_subject=True
-        )
-        assert refit.state_digest() == reg.state_digest()
-        assert np.array_equal(refit.predict(np.array(batch.X)), reg.predict(np.array(batch.X)))
-
-
-@given(regressions(max_rows=12), st.data())
-def test_learning_goes_on_after_forgetting(problem, data):
-    made, batch = problem
-    reg, oracle = made.regressor(), made.oracle()
-    for part in data.draw(splits(len(batch))):
-        batch.part(part).learnt_by(reg)
-        batch.part(part).learnt_by(oracle)
-        if not reg.__sklearn_is_fitted__():
-            continue
-        gone = data.draw(subsets(batch))
-        reg.forget(ids=gone)
-        oracle.forget(ids=gone)
-        assert_identical(reg, oracle)
-        assert_identical(
-            data.draw(st.sampled_from([copy.deepcopy, lambda r: pickle.loads(pickle.dumps(r))]))(reg), oracle
-        )
-
-
-# -- one stream through many doors -------------------------------------------------------------------------------
 
 RNG = np.random.default_rng(3)
 X = RNG.standard_normal((300, 6)) * (RNG.random((300, 6)) < 0.5)
