@@ -27,13 +27,16 @@ from erasable.errors import (
 from erasable.features import RandomFourierFeatures
 from erasable.models.configuration import Configuration, describe_map
 from erasable.models.core_rows import CoreRows
-from erasable.models.heads import FunctionClassFit, KernelRidge, Squared
+from erasable.models.files import files_of, write
+from erasable.models.heads import FunctionClassFit, KernelRidge, Logistic, Regression, Squared
 from erasable.models.heads import kernel as kernel_head
 from erasable.models.heads import losses as squared_head
 from erasable.models.heads.linear import LinearHead
 from erasable.models.model import Model
-from erasable.models.selections import FunctionClassSelection, KernelDisagreement, Leverage
+from erasable.models.selections import FunctionClassSelection, Independent, KernelDisagreement, Leverage
 from erasable.models.state import State
+from erasable.operations.model_file import ModelFile
+from erasable.store import locked
 
 N, D = 90, 3
 RNG = np.random.default_rng(0)
@@ -44,8 +47,19 @@ OWNERS = [f"owner {i % 7}" for i in range(N)]
 FOURIER = RandomFourierFeatures(6, gamma=0.5)
 
 
-def linear(classes: Any = None) -> Model:
-    return Model(Configuration(Leverage(Grid(D, 15, True), 2**30, 0.05), Squared(), classes))
+TARGETS = np.column_stack([X[:, 0] * 3.0, X[:, 1] - X[:, 2]])
+GRID = Grid(D, 15, True)
+LEVERAGE, INDEPENDENT = Leverage(GRID, 2**30, 0.05), Independent(GRID, 2**30, 0.5, 3)
+HEADS = {
+    "squared": Squared(),
+    "balanced": Squared("balanced"),
+    "logistic": Logistic(2**28, "balanced"),
+    "regression": Regression(((-20.0, 20.0), (-9.0, 9.0))),
+}
+
+
+def on_grid(selection: Any, head: str, key: int | None = None) -> Any:
+    return lambda classes=None: Model(Configuration(selection, HEADS[head], classes, order_key=key))
 
 
 def mapped(classes: Any = None) -> Model:
@@ -64,14 +78,30 @@ def general(classes: Any = None, function_class: Any = None) -> Model:
     return Model(Configuration(selection, FunctionClassFit(), classes))
 
 
-KINDS = {"linear": linear, "mapped": mapped, "kernel": kernel, "general": general}
+KINDS = {
+    "linear": on_grid(LEVERAGE, "squared"),
+    "mapped": mapped,
+    "kernel": kernel,
+    "general": general,
+    **{f"leverage, {head}": on_grid(LEVERAGE, head, 7) for head in HEADS},
+    **{f"independent, {head}": on_grid(INDEPENDENT, head, 3) for head in HEADS},
+}
 every = pytest.mark.parametrize("kind", KINDS)
+every_classifier = pytest.mark.parametrize("kind", [kind for kind in KINDS if "regression" not in kind])
+
+
+def labels(kind: str, index: Any = slice(None)) -> Any:
+    return TARGETS[index] if "regression" in kind else LABELS[index]
+
+
+def answers(model: Model) -> list[Any]:
+    return [model.decision(X), model.predict(X), *([model.predict_proba(X)] if model.classifies else [])]
 
 
 def learnt(kind: str, index: Any = None, classes: Any = None) -> Model:
     index = np.arange(N) if index is None else np.asarray(index, dtype=int)
     model = KINDS[kind](classes)
-    model.learn(X[index], LABELS[index], [IDS[i] for i in index], [OWNERS[i] for i in index])
+    model.learn(X[index], labels(kind, index), [IDS[i] for i in index], [OWNERS[i] for i in index])
     return model
 
 
@@ -112,8 +142,7 @@ def test_forgetting_equals_learning_the_survivors(kind):
     assert model.snapshot() == again.snapshot()
     assert model.snapshot().to_bytes() == again.snapshot().to_bytes()
     assert model.verify().digest == report.digest == again.snapshot().digest
-    assert (model.predict(X) == again.predict(X)).all()
-    assert (model.predict_proba(X) == again.predict_proba(X)).all()
+    assert all(map(np.array_equal, answers(model), answers(again)))
 
 
 @every
@@ -129,7 +158,7 @@ def test_a_state_is_bytes_and_back(kind):
     for m in (model, again):
         m.forget(subjects="owner 3")
     assert again.snapshot() == model.snapshot() != state
-    for bad in (data[:-1], data + b"\0", b"", data.replace(b"ape", b"apf")):
+    for bad in (data[:-1], data + b"\0", b"", data.replace(b"row 1", b"row x")):
         with pytest.raises(StateFormatError):
             parsed(kind, model, bad)
 
@@ -152,14 +181,14 @@ def test_a_state_is_frozen_hashed_once_and_shows_counts(kind, monkeypatch):
 def test_containers_make_no_difference(kind):
     model = learnt(kind)
     other = KINDS[kind]()
-    other.learn(sp.csr_array(X), LABELS, IDS, OWNERS)
+    other.learn(sp.csr_array(X), labels(kind), IDS, OWNERS)
     assert other.snapshot() == model.snapshot()
     # Entries that are not listed are not added, so sums of sparse rows may round otherwise.
     np.testing.assert_allclose(other.decision(sp.csr_array(X)), model.decision(X), rtol=0, atol=1e-12)
-    assert (other.predict(sp.csr_array(X)) == model.predict(X)).all()
+    np.testing.assert_array_equal(other.predict(X), model.predict(X))
 
 
-@every
+@every_classifier
 def test_classes_that_are_fixed_stay_and_others_go_with_their_rows(kind):
     bees = [IDS[i] for i in range(N) if LABELS[i] == "bee"]
     free, fixed = learnt(kind), learnt(kind, classes=("ape", "bee", "cow"))
@@ -176,7 +205,7 @@ def test_classes_that_are_fixed_stay_and_others_go_with_their_rows(kind):
     free.verify()
 
 
-@every
+@every_classifier
 def test_refused_rows_change_nothing(kind):
     model = learnt(kind)
     before = model.snapshot()
@@ -209,7 +238,7 @@ def test_a_model_that_was_erased_holds_nothing_and_answers_nothing(kind):
         model.verify,
         lambda: model.predict(X),
         lambda: model.forget(ids=["x"]),
-        lambda: model.learn(X, LABELS),
+        lambda: model.learn(X, labels(kind)),
     ):
         with pytest.raises(ChangedMeanwhileError, match="another took its place"):
             ask()
@@ -302,14 +331,14 @@ def test_a_model_is_not_read_while_a_change_is_written(kind, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(CoreRows, "append", meddle)
-        model.learn(X[60:] * 2.0, LABELS[60:], IDS[60:])
+        model.learn(X[60:] * 2.0, labels(kind, slice(60, None)), IDS[60:])
     assert seen
     model.predict(X)
     assert model.verify().core_rows == len(model.core)
 
 
-@pytest.mark.parametrize("kind", ["linear", "mapped"])
-def test_a_score_is_of_one_moment(kind, monkeypatch):
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("kernel", "general")])
+def test_a_score_is_of_one_version(kind, monkeypatch):
     """Whatever leaves while a row is scored: coefficients and constants are those of the same rows."""
     model = learnt(kind)
     before, real = model.decision(X), LinearHead.functions
@@ -464,3 +493,41 @@ def test_rows_of_a_state_are_not_those_of_the_model():
         before = [bytes(row.numbers) for row in core.find(core.ids())]
         state.rows.fill(0)
         assert [bytes(row.numbers) for row in core.find(core.ids())] == before
+
+
+# -- predictors --------------------------------------------------------------------------------------------------
+
+
+@every
+def test_a_predictor_stays_as_it_was(kind):
+    """It predicts as its model did when it was made, whatever became of that; that of a linear model holds no rows."""
+    model = learnt(kind)
+    predictor, before = model.predictor(), answers(model)
+    assert all(map(np.array_equal, answers(predictor), before))
+    assert (len(predictor.core), predictor.classes) == (len(model.core), model.classes)
+    if kind not in ("kernel", "general"):
+        assert not isinstance(predictor.core, CoreRows)
+        assert not predictor.core.place
+        assert predictor.sums is None
+    model.forget(ids=IDS[:40])
+    assert not np.array_equal(answers(model)[0], before[0])
+    assert all(map(np.array_equal, answers(predictor), before))
+    model.forget(ids=IDS)
+    with pytest.raises(NoRowsError):
+        model.predictor().predict(X)
+    model.erase()
+    assert all(map(np.array_equal, answers(predictor), before))
+
+
+def test_that_of_a_file_follows_the_file(tmp_path):
+    path = tmp_path / "m"
+    with locked(path) as writer:
+        write(writer, files_of(learnt("linear").snapshot()))
+    file = ModelFile(path)
+    first, checksum = file.predictor()
+    assert file.predictor()[1] == checksum
+    ModelFile(path).forget(ids=IDS[:40])
+    second, other = file.predictor()
+    assert other != checksum
+    assert np.array_equal(second.predict_proba(X), file.model.predict_proba(X))
+    assert not np.array_equal(first.predict_proba(X), second.predict_proba(X))
