@@ -102,7 +102,7 @@ def stages():
         setting_up_the_screen=(DeviceScreen, "ready"),
         screening=(_Ready, "survivors"),
         picking_rows=(Rows, "take"),
-        copying_survivors=(DeviceRows, "here"),
+        copying_survivors=(DeviceRows, "on_host"),
         deciding=(Rows, "learnt_by"),
     )
 

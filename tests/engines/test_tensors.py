@@ -44,7 +44,7 @@ def copied(monkeypatch):
         counts.append(len(self))
         return real(self)
 
-    monkeypatch.setattr(DeviceRows, "here", counted)
+    monkeypatch.setattr(DeviceRows, "on_host", counted)
     return counts
 
 
