@@ -12,7 +12,6 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
-from scipy.optimize import linprog, nnls
 
 from erasable.core.arrays import Array, Float64s, Positions
 from erasable.core.grid import Grid, described_scaling
@@ -268,6 +267,8 @@ class SupportVectors:
         InputError
             For more than two classes, and for rows that no hyperplane separates.
         """
+        from scipy.optimize import linprog  # slow to import, and commands would wait for it
+
         labels = y.tolist()
         classes = sorted(set(labels))
         if len(classes) < 2:
@@ -314,6 +315,7 @@ def _margins(Z: Float64s, signs: Float64s) -> Float64s:
     one is solved for in float64; it is the widest separator if it is a positive combination of these rows, with weights
     that balance, and no other row is nearer.
     """
+    from scipy.optimize import nnls  # slow to import, and commands would wait for it
     from sklearn.exceptions import ConvergenceWarning  # only here: models need no scikit-learn
     from sklearn.svm import SVC
 
