@@ -365,7 +365,7 @@ def test_other_bad_input_is_one_line_and_changes_nothing(raw, capsys):
         refuse(["schema", "raw.csv", "-o", "notes.txt"], 2, "is no schema")
         refuse(["schema", "raw.csv", "--show", "-o", "s.toml"], 2, "-o is for a draft")
         refuse(["schema", "names.csv", "--show"], 2, "there are no rows")
-        refuse(["schema", "raw.csv", "--show", "--check", "schema.toml"], 2, "one at a time")
+        refuse(["schema", "raw.csv", "--show", "--check", "schema.toml"], 2, "give one of them")
         refuse(["schema", "-", "--check", "schema.toml"], 2, "give a file")
 
 

@@ -41,42 +41,46 @@ def schema(
     label: Annotated[str | None, typer.Option(help="Column of the labels.")] = None,
     target: Annotated[
         list[str] | None,
-        typer.Option(help="Column of numbers to predict, instead of labels; may be given again.", metavar="COLUMN"),
+        typer.Option(
+            help="Column of numbers to predict, instead of labels. Repeat the option for several.", metavar="COLUMN"
+        ),
     ] = None,
     id: Annotated[str | None, typer.Option(help="Column of the row ids.")] = None,
     subject: Annotated[
         list[str] | None,
         typer.Option(
-            help="Column that says whose row it is; may be given again. [default: every row is a subject's own]",
+            help="Column that names whose row it is; repeat it for rows of several people. [default: one per row]",
             metavar="COLUMN",
         ),
     ] = None,
-    weight: Annotated[str | None, typer.Option(help="Column that says how much a row counts.")] = None,
+    weight: Annotated[str | None, typer.Option(help="Column of the weights of rows.")] = None,
     ignore: IgnoredColumns = None,
-    k: Annotated[int, typer.Option("--k", min=1, help="Nothing that fewer subjects have goes into the draft.")] = 20,
+    k: Annotated[
+        int, typer.Option("--k", min=1, help="Keep out of the draft what fewer subjects than this have.")
+    ] = 20,
     from_public: Annotated[
         Path | None,
         typer.Option(
-            help="Draft from this public table instead; of `data` only the names of columns are looked at.",
+            help="Draft from this public table instead; of `data` only the names of columns are read.",
             readable=False,
         ),
     ] = None,
     show: Annotated[
-        bool, typer.Option("--show", help="Show the columns as they are read, with the first cells; draft nothing.")
+        bool, typer.Option("--show", help="Show each column as it is read, with its first cells, instead of drafting.")
     ] = False,
     check: Annotated[
         Path | None,
         typer.Option(
-            help="A schema: does the table fit it, and what would be clipped, unknown or missing?", readable=False
+            help="Check that the table fits this schema, and count clipped, unknown and missing cells.", readable=False
         ),
     ] = None,
     as_json: Json = False,
 ) -> None:
     """Draft a public schema for a raw table: what each column is, and how it becomes numbers.
 
-    A draft made from rows is a trace of them, so nothing that fewer than `--k` subjects have goes into it. What is
-    printed, and stored nowhere, is how many subjects would have to be absent for an entry to change. Read the draft,
-    edit it, and learn with it; it becomes part of the model.
+    A draft made from rows is a trace of them, so nothing that fewer than `--k` subjects have goes into it. The command
+    prints, and stores nowhere, how many subjects would have to be absent for an entry to change. Read the draft, edit
+    it, and learn with it; it becomes part of the model.
 
     For example:
 
@@ -93,9 +97,9 @@ def schema(
     drafting += [*(["--ignore"] if ignore else []), *(["--from-public"] if from_public else [])]
     drafting += ["-o"] if out else []
     if show and check is not None:
-        raise ConfigurationError("--show and --check are two questions: ask one at a time.")
+        raise ConfigurationError("--show and --check cannot be combined: give one of them.")
     if (show or check is not None) and drafting:
-        raise ConfigurationError(f"{drafting[0]} is for a draft, and --show and --check make none: leave it out.")
+        raise ConfigurationError(f"{drafting[0]} is for a draft, and --show and --check do not draft: leave it out.")
     dialect = csv.dialect
     source = data[0] if len(data) == 1 else data
     if show:
@@ -145,7 +149,7 @@ def _draft(
 
 
 def _show_draft(draft: Draft) -> None:
-    """The columns and entries that stand least firmly, with how firmly they do."""
+    """Print the columns and entries that the fewest absent subjects would change."""
     from erasable.tables.reading import listed
 
     entries: dict[str, list[tuple[float, str]]] = {c.name: [] for c in draft.schema.columns}
@@ -168,7 +172,7 @@ def _show_draft(draft: Draft) -> None:
 
 
 def _entries(found: list[tuple[float, str]]) -> str:
-    """The entries of a column that stand least firmly, in their order."""
+    """The entries of a column that the fewest absent subjects would change, in their order."""
     shown = sorted(sorted(range(len(found)), key=lambda i: found[i][0])[:_MOST_ENTRIES])
     told = ["any number" if margin == float("inf") else f"{margin:,.0f}" for margin, _ in found]
     texts = [f"{found[i][1]}: {told[i]}" for i in shown]
@@ -214,6 +218,6 @@ def _check(path: Path, data: Any, dialect: Dialect | None, as_json: bool) -> Non
         return
     show_encoding(fit.report)
     for name in fit.absent:
-        say(f"{name}: not in the table; one to learn needs it, one to predict does not")
+        say(f"{name}: not in the table; learning needs it, predicting does not")
     named = data if isinstance(data, str) else " ".join(data)
     say(f"{named} fits {path}: {fit.report.n_rows:,} rows, {known.n_features_out:,} features")

@@ -1,10 +1,8 @@
 """The kinds of columns: what all of them share, and numbers, categories, ordered levels and yes/no.
 
-A kind is a frozen record. Its fields are the parameters of the schema file, so a new parameter is a field here, a line
-in :meth:`Column.check`, its effect in ``groups`` and ``parts``, and a word in the table of ``docs/schemas.md``.
-
-All encoded numbers are multiples of ``2**-20`` and at most one in size, so float32 holds each of them, and the norm of
-the features of a cell is at most a public number. Pure.
+A kind is a frozen record whose fields are the parameters of the schema file. To add a parameter, add a field to its
+class, check it in ``_check``, use it in ``groups``, ``names`` and ``_parts``, and document it in the class and in the
+table of ``docs/schemas.md``. Parsing, the canonical text, rows, bounds and sparsity follow. Pure.
 """
 
 from __future__ import annotations
