@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from erasable.core.grid import Grid, sparse_rows
 from erasable.core.independent import Rarity, inverse_moments, kept, nearest_power, screened, tilts_of
 from erasable.core.selector import RawRows
-from erasable.core.weights import to_float32
+from erasable.core.sums import to_float32
 from erasable.errors import ConfigurationError
 from tests import independent_oracle as oracle
 

@@ -21,7 +21,7 @@ from erasable.core.grid import Grid
 from erasable.core.logistic import Enclosure, Point, logistic_weights, rounding_digits
 from erasable.core.logistic_balls import SIGMOID_ERROR
 from erasable.core.newton import Problems, RowBlocks
-from erasable.core.weights import to_float32
+from erasable.core.sums import to_float32
 from erasable.errors import ConfigurationError, ExactnessError, InputError
 from tests.logistic_oracle import LogisticOracle, degenerate_problem, digits_after_the_point, published
 

@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import erasable.core.weights as weights
+import erasable.core.sums as weights
 from erasable.core.grid import Grid
-from erasable.core.sums import add_rows, empty_gram, symmetric
-from erasable.core.weights import solve_weights, to_float32
+from erasable.core.sums import add_rows, empty_gram, solve_weights, symmetric, to_float32
 from tests.oracle import float32_bits, solve
 
 

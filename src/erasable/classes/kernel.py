@@ -24,8 +24,7 @@ from erasable.core.kernel_selector import (
     smallest_eigenvalue,
 )
 from erasable.core.kernels import KERNEL_BITS, ONE, REACH, Kernel, Points
-from erasable.core.sums import factorise
-from erasable.core.weights import solve_weights
+from erasable.core.sums import factorise, solve_weights
 from erasable.errors import InputError
 from erasable.validation import number_between, whole_number
 

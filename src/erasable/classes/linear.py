@@ -29,9 +29,9 @@ from erasable.core.sums import (
     guard_exactness,
     regulariser,
     solve_exactly,
+    solve_weights,
     symmetric,
 )
-from erasable.core.weights import solve_weights
 from erasable.validation import number_between
 
 

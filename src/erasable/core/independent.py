@@ -27,8 +27,7 @@ from erasable.core.arrays import Booleans, Float32s, Float64s, Matrix
 from erasable.core.grid import Grid
 from erasable.core.keyed_hash import Hashes
 from erasable.core.selector import Decisions
-from erasable.core.sums import factorise
-from erasable.core.weights import solve_weights
+from erasable.core.sums import factorise, solve_weights
 from erasable.errors import ConfigurationError
 
 #: Exponents of public moments: far beyond what rows on a grid can have, and far inside what float64 holds.

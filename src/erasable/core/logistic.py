@@ -73,11 +73,8 @@ def logistic_weights(
         How much each row weighs: exactly these numbers, between ``2**-20`` and ``2**20``.
     alpha_units : int
         ``alpha * 4**bits``, at least 1.
-    start : array of shape (k, d), optional
-        Where to begin; only time depends on it.
-    gram : array of shape (d, d), optional
-        About the sum of ``g_i g_i'``, its lower triangle: leads the first steps where there is no start. Only time
-        depends on it.
+    start, gram : arrays of shape (k, d) and (d, d), optional
+        Where to begin, and about the sum of ``g_i g_i'`` (lower triangle). Only time depends on them.
 
     Returns
     -------

@@ -24,7 +24,7 @@ import numpy as np
 
 from erasable.core.arrays import Booleans, Float32s, Float64s
 from erasable.core.newton import Factor, Problems, length_along
-from erasable.core.weights import to_float32
+from erasable.core.sums import to_float32
 
 Pair = tuple[Float64s, Float64s]
 

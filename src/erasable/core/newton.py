@@ -261,6 +261,20 @@ class Factor:
         return out if np.isfinite(out).all() else np.zeros_like(g)
 
 
+def _begin(problems: Problems, start: Float64s | None, total: float) -> tuple[Float64s, Float64s, Float64s]:
+    """The weights to begin with, their margins and gradients; a start that is worse than zero is dropped."""
+    if start is None:
+        W = np.zeros((problems.rows.d, problems.signs.shape[1]))
+        return W, *problems.margins_and_gradient(W, single=True)
+    W = start.copy()
+    M, G = problems.margins_and_gradient(W)
+    worse = np.flatnonzero(problems.values(W, M) > total * np.log(2.0))
+    if len(worse):
+        W[:, worse] = 0.0
+        M[:, worse], G[:, worse] = problems.of(worse).margins_and_gradient(W[:, worse])
+    return W, M, G
+
+
 def minimise(problems: Problems, start: Float64s | None, gram: Float64s | None) -> tuple[Float64s, list[Factor]]:
     """Finite weights (d, k), near the minimisers as far as float64 allows, and factors of about the Hessians there.
 
@@ -270,17 +284,10 @@ def minimise(problems: Problems, start: Float64s | None, gram: Float64s | None) 
     total, patience = float(problems.counts.sum()), problems.rows.gram_in_passes + _PATIENCE
     factors: list[Any] = [None] * k
     if start is None:
-        W, gram = np.zeros((d, k)), problems.sampled_gram() if gram is None else gram
+        gram = problems.sampled_gram() if gram is None else gram
         first = problems.even_factor(gram, 0.25)
         factors = [first and replace(first, seen=[]) for _ in range(k)]
-        M, G = problems.margins_and_gradient(W, single=True)
-    else:
-        W = start.copy()
-        M, G = problems.margins_and_gradient(W)
-        worse = np.flatnonzero(problems.values(W, M) > total * np.log(2.0))
-        if len(worse):  # than nothing: a start that is of no use
-            W[:, worse] = 0.0
-            M[:, worse], G[:, worse] = problems.of(worse).margins_and_gradient(W[:, worse])
+    W, M, G = _begin(problems, start, total)
     S, decrement = np.zeros_like(W), np.full(k, np.inf)
     approaching, bends = np.full(k, start is None), np.full(k, 0.25)
     active, rough = list(range(k)), np.ones(k, dtype=bool)

@@ -13,8 +13,16 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from erasable.core.arrays import Float32s, Float64s
 from erasable.core.grid import Grid, scale_rows
 from erasable.core.selector import RawRows, grid_of
-from erasable.core.sums import add_rows, add_sums, empty_gram, guard_exactness, regulariser, sums_by_class, targets
-from erasable.core.weights import solve_weights
+from erasable.core.sums import (
+    add_rows,
+    add_sums,
+    empty_gram,
+    guard_exactness,
+    regulariser,
+    solve_weights,
+    sums_by_class,
+    targets,
+)
 from erasable.errors import InputError, NoRowsError
 from erasable.estimators import ErasableClassifier
 from erasable.estimators.validated import check_rows
