@@ -36,6 +36,7 @@ from benchmarks.engines import as_text as as_engines_text
 from benchmarks.engines import measured as measured_engines
 from benchmarks.files import file_growth, measure, streaming
 from benchmarks.gpu_tables import gpu
+from benchmarks.independent import independent
 from benchmarks.kernel import kernel
 from benchmarks.logistic import logistic
 from benchmarks.models import models
@@ -411,6 +412,7 @@ SECTIONS = {
     "orders": orders,
     "planning": planning,
     "worst_case": worst_case,
+    "independent": independent,
     "poison": poison,
     "reproduction": reproduction,
 }

@@ -234,7 +234,10 @@ def _class_shares(given: Any, classes: tuple[Label, ...] | None) -> tuple[tuple[
     ordered = sorted_classes(list(given))
     if classes is not None and ordered != classes:
         raise ConfigurationError("class_shares must name the classes that are fixed, and no others.")
-    by_label = {label: number_between(share, "every share in class_shares", 0.0, 1.0) for label, share in given.items()}
+    by_label = {
+        label: number_between(share, "every share in class_shares", 0.0, 1.0, closed="high")
+        for label, share in given.items()
+    }
     return tuple((label, by_label[label]) for label in ordered)
 
 

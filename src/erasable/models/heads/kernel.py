@@ -12,7 +12,7 @@ import numpy as np
 from erasable.core.arrays import Float32s, Float64s
 from erasable.core.kernel_selector import check_points, kernel_matrix, smallest_eigenvalue
 from erasable.core.kernels import KERNEL_BITS
-from erasable.core.weights import solve_weights
+from erasable.core.sums import solve_weights
 from erasable.errors import ConfigurationError
 from erasable.models.inputs import RowWeights
 from erasable.models.reports import BITWISE, Guarantee

@@ -30,9 +30,9 @@ from erasable.core.sums import (
     guard_exactness,
     packed,
     sums_by_class,
+    to_float32,
     unpacked,
 )
-from erasable.core.weights import to_float32
 from erasable.errors import ConfigurationError, ExactnessError, VerificationError
 from erasable.features import FeatureMap
 from erasable.models.inputs import ONE, RowWeights, label_type, pick

@@ -18,9 +18,8 @@ from erasable.core.arrays import Float32s, Float64s
 from erasable.core.grid import Grid
 from erasable.core.layout import Tensors
 from erasable.core.logistic import guard_rows, logistic_weights
-from erasable.core.sums import LARGEST_EXACT, targets
+from erasable.core.sums import LARGEST_EXACT, solve_weights, targets
 from erasable.core.target_grid import Range, centre_of, check_range, on_grid, outside, span_of, sums_by_target
-from erasable.core.weights import solve_weights
 from erasable.errors import ConfigurationError, InputError, InputTypeError, VerificationError
 from erasable.models.heads.linear import (
     ClassWeights,

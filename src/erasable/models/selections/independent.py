@@ -76,8 +76,8 @@ class Independent(GridSelection):
             raise ConfigurationError("balance needs class_shares: the public share of each class.")
         if self.balance and self.rate == 1.0:
             raise ConfigurationError("rate=1 keeps every row, so there is nothing to balance: leave balance out.")
-        if self.class_shares is not None and not all(0.0 < share < 1.0 for _, share in self.class_shares):
-            raise ConfigurationError("every share in class_shares must be above 0 and below 1.")
+        if self.class_shares is not None and not all(0.0 < share <= 1.0 for _, share in self.class_shares):
+            raise ConfigurationError("every share in class_shares must be above 0 and at most 1.")
         if not 0.0 < self.mean_rarity < np.inf:
             raise ConfigurationError("the mean rarity must be a positive number.")
         moments = self.rarity.exponents
