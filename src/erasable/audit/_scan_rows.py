@@ -323,7 +323,7 @@ class _Windows:
             np.cumsum((piece + _U(1)) * self._forward[:m], out=sums[1 : m + 1])
             hashes = (sums[self._length : self._length + n] - sums[:n]) * self._backward[:n]
             hit = np.flatnonzero(self._known[hashes >> self._shift])
-            hit = hit[np.isin(hashes[hit], self._keys)]
+            hit = hit[self._keys[np.searchsorted(self._keys[:-1], hashes[hit])] == hashes[hit]]
             yield from zip((hit + low).tolist(), hashes[hit].tolist(), strict=True)
 
 
