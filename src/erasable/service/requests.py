@@ -165,53 +165,23 @@ class State(StrEnum):
 
 @dataclass(frozen=True)
 class Entry:
-    """A request, without any identity.
+    """A request, without any identity. Times are in UTC."""
 
-    Attributes
-    ----------
-    request_id : str
-        A UUID in lower case.
-    kind : "erasure" or "access"
-    state : State
-    received, expected : datetime
-        UTC: when it was accepted, and when it is expected to be completed.
-    settled : datetime or None
-        When it was completed or cancelled.
-    models : tuple of str
-        The models in which a completed erasure is durable. Each owes it a receipt.
-    receipts : frozenset of str
-        The models that have signed a receipt.
-    callbacks : tuple of str
-        URLs that still have to be told the outcome.
-    seal : str
-        HMAC of the body under the operator's key.
-    controller : str
-        The name of the token that filed it. If it is empty, only auditors see the request.
-    doubted : frozenset of str
-        The models whose file another program wrote since the commit.
-    asked : Shape or None
-        A rough description of its identities, which names nobody; None in older ledgers.
-    spelling : mapping
-        How its identities are normalised, by role, where no schema declares it.
-    listed : bool
-        Whether all identities of a completed erasure were on the suppression list by then.
-    """
-
-    request_id: str
+    request_id: str  # a UUID in lower case
     kind: Kind
     state: State
     received: datetime
-    expected: datetime
-    settled: datetime | None = None
-    models: tuple[str, ...] = ()
-    receipts: frozenset[str] = frozenset()
-    callbacks: tuple[str, ...] = field(default=(), repr=False)
-    seal: str = field(default="", repr=False)
-    controller: str = ""
-    doubted: frozenset[str] = frozenset()
-    asked: Shape | None = None
-    spelling: Spelling = field(default_factory=dict, hash=False)
-    listed: bool = False
+    expected: datetime  # when it is expected to be completed
+    settled: datetime | None = None  # when it was completed or cancelled
+    models: tuple[str, ...] = ()  # in which a completed erasure is durable; each owes it a receipt
+    receipts: frozenset[str] = frozenset()  # the models that have signed
+    callbacks: tuple[str, ...] = field(default=(), repr=False)  # URLs that are not told yet
+    seal: str = field(default="", repr=False)  # HMAC of the body under the operator's key
+    controller: str = ""  # the token that filed it; if empty, only auditors see it
+    doubted: frozenset[str] = frozenset()  # models whose file another program wrote since
+    asked: Shape | None = None  # rough description of its identities; None in older ledgers
+    spelling: Spelling = field(default_factory=dict, hash=False)  # normalisation that no schema declares
+    listed: bool = False  # whether all identities of a completed erasure are on the suppression list
 
     @property
     def key(self) -> str:

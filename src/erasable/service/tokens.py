@@ -34,24 +34,14 @@ _PREFIX = "erasable_"  # so that scanners of repositories and logs recognise one
 class Token:
     """The stored record of a token.
 
-    Attributes
-    ----------
-    name : str
-        The controller: requests belong to the name that filed them. A token made anew under the name of a revoked one
-        has its requests.
-    scopes : tuple of str
-        Of ``SCOPES``.
-    made : datetime
-    expires : datetime or None
-    hash : str
-        SHA-256 of the token.
+    Requests belong to the name that filed them. A token made anew under the name of a revoked one has its requests.
     """
 
     name: str
-    scopes: tuple[str, ...]
+    scopes: tuple[str, ...]  # of ``SCOPES``
     made: datetime
     expires: datetime | None
-    hash: str
+    hash: str  # SHA-256 of the token
 
     @property
     def audits(self) -> bool:

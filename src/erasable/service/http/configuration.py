@@ -20,74 +20,35 @@ PREFIX = "ERASABLE_"
 
 @dataclass(frozen=True)
 class Configuration:
-    """Paths, addresses and limits. Every name can be a line of a TOML file or a variable ``ERASABLE_…``.
+    """Paths, addresses and limits, one for each line of the table of settings in ``docs/service.md``.
 
-    Attributes
-    ----------
-    models : tuple of path
-        Model files, or folders of them. A model is called by its file's name without the ending.
-    folder : path
-        Holds the ledger, the tokens and the keys.
-    host, port : str and int
-        The address to listen at: loopback by default.
-    tls_certificate, tls_key : path or None
-        PEM files for TLS. Without them only loopback is served, or a reverse proxy has to speak TLS.
-    public_url : str or None
-        How clients reach the service; by default derived from the address.
-    receipt_key : path or None
-        Ed25519 key that signs receipts. By default ``receipts.pem`` in the folder, made at the first start.
-    operator_key : path or None
-        A secret that seals requests and the suppression list. By default ``operator.key`` in the folder, made at the
-        first start.
-    opendsr_certificate, opendsr_key : path or None
-        RSA certificate and key for OpenDSR; without them its routes are not served.
-    processor_domain : str
-        The domain of that certificate, which OpenDSR answers name.
-    suppression_list : path or None
-        Keep a list of erased people (as HMACs), and pass over their rows when learning.
-    body_bytes, rows : int
-        The largest body, and the most rows to learn or to predict in one.
-    connections, connections_each : int
-        Open connections in all, and from one address. More are closed as they arrive.
-    proxies : tuple of str
-        Addresses or networks of proxies before the service. Each stands for many clients: ``connections_each`` does
-        not apply to it, and the proxy has to limit its clients itself.
-    head_bytes, head_seconds : int and float
-        The longest head of a request, of which the address may be a quarter, and the seconds until it is complete.
-    rate, burst : float and int
-        Requests a second for each token, and how many at once.
-    deadline : float
-        Seconds after which a request is given up with 504.
-    drain : float
-        Seconds to finish accepted requests when the service is told to stop.
-    service : Settings
-        The settings of the service itself; see ``erasable.service.settings``.
+    Every name can be a line of a TOML file or a variable ``ERASABLE_…``.
     """
 
-    models: tuple[Path, ...]
-    folder: Path
+    models: tuple[Path, ...]  # files, or folders of them
+    folder: Path  # of the ledger, the tokens and the keys
     host: str = "127.0.0.1"
     port: int = 8080
     tls_certificate: Path | None = None
     tls_key: Path | None = None
-    public_url: str | None = None
+    public_url: str | None = None  # how clients reach it; by default derived from the address
     receipt_key: Path | None = None
     operator_key: Path | None = None
     opendsr_certificate: Path | None = None
     opendsr_key: Path | None = None
     processor_domain: str = "localhost"
     suppression_list: Path | None = None
-    body_bytes: int = 64 * 2**20
-    rows: int = 100_000
+    body_bytes: int = 64 * 2**20  # the longest body
+    rows: int = 100_000  # to learn or to predict in one request
     connections: int = 512
-    connections_each: int = 128
-    proxies: tuple[str, ...] = ()
-    head_bytes: int = 32 * 2**10
-    head_seconds: float = 10.0
-    rate: float = 1000.0
-    burst: int = 2000
-    deadline: float = 30.0
-    drain: float = 30.0
+    connections_each: int = 128  # from one address
+    proxies: tuple[str, ...] = ()  # ``connections_each`` does not apply to these
+    head_bytes: int = 32 * 2**10  # of a request; the address may have a quarter
+    head_seconds: float = 10.0  # until a head is complete
+    rate: float = 1000.0  # requests a second for each token
+    burst: int = 2000  # requests at once
+    deadline: float = 30.0  # seconds until a request is given up
+    drain: float = 30.0  # seconds to finish accepted requests when it stops
     service: Settings = field(default_factory=Settings)
 
     def __post_init__(self) -> None:

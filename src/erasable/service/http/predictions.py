@@ -109,26 +109,6 @@ class ModelMetadata(BaseModel):
     outputs: list[TensorMetadata]
 
 
-class ServerMetadata(BaseModel):
-    """The name and version of the server."""
-
-    name: str
-    version: str
-    extensions: list[str]
-
-
-class Ready(BaseModel):
-    """Whether the server, or a model, is ready."""
-
-    ready: bool
-
-
-class Live(BaseModel):
-    """Whether the server is running."""
-
-    live: bool
-
-
 _ERRORS: dict[int | str, Any] = {
     code: {"model": InferenceError, "description": "An error."}
     for code in (400, 401, 403, 404, 409, 413, 429, 503, 504)
@@ -140,12 +120,12 @@ _predicting: dict[str, Any] = {"dependencies": [Depends(needs("predict"))], "res
 
 
 @router.get("/v2/health/live")
-async def live() -> Live:
+async def live() -> dict[str, bool]:
     """Whether the server is running: no token is needed."""
-    return Live(live=True)
+    return {"live": True}
 
 
-@router.get("/v2/health/ready", response_model=Ready, responses={503: {"model": Ready}})
+@router.get("/v2/health/ready", response_model=dict[str, bool], responses={503: {"model": dict[str, bool]}})
 def ready(site: TheSite) -> JSONResponse:
     """Whether it predicts and accepts requests: no token is needed."""
     found = site.service.health().ready
@@ -160,9 +140,9 @@ def ping(site: TheSite) -> Response:
 
 
 @router.get("/v2", **_predicting)
-async def server() -> ServerMetadata:
+async def server() -> dict[str, str | list[str]]:
     """The name and version of the server."""
-    return ServerMetadata(name="erasable", version=__version__, extensions=[])
+    return {"name": "erasable", "version": __version__, "extensions": []}
 
 
 @router.get("/v2/models/{name}/versions/{version}", include_in_schema=False, **_predicting)
@@ -181,9 +161,9 @@ async def metadata(site: TheSite, name: ModelName, version: str | None = None) -
 
 @router.get("/v2/models/{name}/versions/{version}/ready", include_in_schema=False, **_predicting)
 @router.get("/v2/models/{name}/ready", **_predicting)
-async def model_ready(site: TheSite, name: ModelName, version: str | None = None) -> Ready:
+async def model_ready(site: TheSite, name: ModelName, version: str | None = None) -> dict[str, bool]:
     """Whether a model predicts."""
-    return Ready(ready=len(_snapshot(site, name, version).model.core) > 0)
+    return {"ready": len(_snapshot(site, name, version).model.core) > 0}
 
 
 async def infer(request: Request, name: ModelName, version: str | None = None) -> Response:
