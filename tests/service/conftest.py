@@ -101,3 +101,10 @@ def asked(service, value="person-3", *, type="controller_customer_id", format="r
     name = str(uuid.uuid4())
     service.accept(name, kind, [service.identity(type, format, value)], name.encode(), callbacks)
     return name
+
+
+def committed(service, *given, **options):
+    """The id of a new request that was accepted and carried out."""
+    name = asked(service, *given, **options)
+    service.worker.commit()
+    return name

@@ -31,7 +31,7 @@ from erasable.service.service import ErasureService
 from erasable.service.settings import Settings
 from erasable.service.suppression import SuppressionList
 from erasable.store import journal_key, read_journal
-from tests.service.conftest import KEY, OPERATOR, TYPES, asked
+from tests.service.conftest import KEY, OPERATOR, TYPES, asked, committed
 from tests.service.test_child_process import gone, is_there
 from tests.service.test_service import people, rows
 from tests.waiting import PATIENCE, until
@@ -88,8 +88,7 @@ def signed(folder) -> Counter:
 
 def test_the_journey_is_that_of_one_process(aside, models, clock):
     before = {name: aside.snapshot(name) for name in models}
-    name = asked(aside)
-    aside.worker.commit()
+    name = committed(aside)
     assert all("person-3" not in people(path) for path in models.values())
     for model, path in models.items():
         after = aside.snapshot(model)
@@ -113,8 +112,7 @@ def test_what_is_learnt_stays_in_the_process_that_forgets(aside, models):
     assert aside.learn("left", [Block]).core_rows == 65
     assert "person-new" in people(models["left"])
     assert opened_here.cache_info().currsize == 0
-    asked(aside, "person-new")
-    aside.worker.commit()
+    committed(aside, "person-new")
     assert "person-new" not in people(models["left"])
     assert (aside._writer.pid, aside._reader.pid) == pids
 
@@ -122,8 +120,7 @@ def test_what_is_learnt_stays_in_the_process_that_forgets(aside, models):
 @pytest.mark.parametrize("kind", ["application/jsonl", "text/csv"])
 def test_tables_digests_and_answers_to_access_are_read_in_another_process(aside, models, kind, monkeypatch):
     digest = ModelFile(models["left"]).verify().digest
-    name = asked(aside, "person-4", kind="access")
-    aside.worker.commit()
+    name = committed(aside, "person-4", kind="access")
     for function in ("model_files.inspect", "model_files.read_model", "http.rows.stream_table"):
         monkeypatch.setattr(f"erasable.service.{function}", None)  # nobody calls it here
     assert aside.digest("left") == digest
@@ -223,8 +220,7 @@ def test_a_writer_that_is_killed_while_it_learns_is_not_asked_again(aside, model
 def test_rows_of_those_on_the_list_are_passed_over_and_nothing_of_them_is_written(shared, opened, tmp_path):
     listed = SuppressionList(tmp_path / "list", OPERATOR)
     service = opened(processes=True, suppression=listed)
-    asked(service, "canary-gone")
-    service.worker.commit()
+    committed(service, "canary-gone")
     subjects = ["canary-gone"] * 4 + ["person-new"]
     block = SimpleNamespace(X=Block.X, y=Block.y, ids=[f"canary-{i}" for i in range(4)] + ["new"], subjects=subjects)
     report = service.learn("left", [block])
@@ -293,8 +289,7 @@ def test_the_writer_is_killed_at_any_moment_and_what_was_accepted_is_done(aside,
 
 
 def test_one_that_hangs_holds_up_receipts_says_so_and_is_replaced(aside, models):
-    name = asked(aside)
-    aside.worker.commit()
+    name = committed(aside)
     pid = aside._verifier.pid
     os.kill(pid, signal.SIGSTOP)
     aside._verifier._patience = 0.3
@@ -318,8 +313,7 @@ def forged(path: Path) -> bytes:
 
 
 def test_an_altered_file_is_not_signed_for(aside, models):
-    name = asked(aside)
-    aside.worker.commit()
+    name = committed(aside)
     good = models["left"].read_bytes()
     models["left"].write_bytes(forged(models["left"]))
     with pytest.raises(VerificationError, match="weights"):
@@ -341,8 +335,7 @@ def test_nobody_who_is_back_is_signed_for_also_after_a_start(shared, opened, mod
     backup = models["left"].read_bytes()
     given = {"processes": True, "suppression": SuppressionList(tmp_path / "list", OPERATOR)}
     service = opened(**given)
-    name = asked(service)
-    service.worker.commit()
+    name = committed(service)
     models["left"].write_bytes(backup)
     with pytest.raises(VerificationError, match="1 completed requests"):
         service.worker.sign()
@@ -439,7 +432,6 @@ def test_models_of_every_kind_predict_here_as_they_do_there(shared, tmp_path, ki
     for _ in range(2):
         found = service.snapshot("m").model
         assert found.decision(X).tobytes() == read_model(tmp_path / "m")[0].decision(X).tobytes()
-        asked(service, "7")
-        service.worker.commit()
+        committed(service, "7")
     assert service.worker.sign() == 2
     service.stop()

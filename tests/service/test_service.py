@@ -39,7 +39,7 @@ from erasable.service.service import ErasureService
 from erasable.service.settings import Settings
 from erasable.service.suppression import SuppressionList
 from erasable.store import Disk, journal_key, read_journal
-from tests.service.conftest import KEY, OPERATOR, TYPES, asked, saved
+from tests.service.conftest import KEY, OPERATOR, TYPES, asked, committed, saved
 from tests.waiting import PATIENCE, until
 
 
@@ -49,6 +49,29 @@ def people(path) -> set[str]:
 
 def rows(path) -> set[str]:
     return {row["id"] for row in inspect(path, rows=True).rows}
+
+
+def rounds_of(service, what) -> Rounds:
+    return next(rounds for rounds in service._rounds if rounds.what == what)
+
+
+def block(who="person-30", n=1, seed=None):
+    """Rows to learn, new-0 and so on, of one person."""
+    X = np.ones((n, 3)) if seed is None else np.random.default_rng(seed).standard_normal((n, 3))
+    return SimpleNamespace(X=X, y=np.arange(n) % 2 == 0, ids=[f"new-{i}" for i in range(n)], subjects=[who] * n)
+
+
+@pytest.fixture
+def left_fails(monkeypatch):
+    """One of two models does not verify, until the patch is undone."""
+    verify = ServedFile.verify
+
+    def failing(file, *asked):
+        if file.path.endswith("left.erasable"):
+            raise VerificationError("not what learning its own rows gives.")
+        return verify(file, *asked)
+
+    monkeypatch.setattr(ServedFile, "verify", failing)
 
 
 def bytes_below(folder) -> bytes:
@@ -103,8 +126,7 @@ def test_whole_numbers_and_bytes_are_found_as_they_are_written(tmp_path):
     asked(service, hashlib.sha256(b"8").hexdigest(), type="row", format="sha256")
     asked(service, "0A0a0A")
     asked(service, hashlib.md5(bytes([11] * 3)).hexdigest(), format="md5")
-    asked(service, "no bytes")
-    service.worker.commit()
+    committed(service, "no bytes")
     left = {row["id"] for row in inspect(tmp_path / "m", rows=True).rows}
     assert left == {i for i in range(60) if i not in (5, 8) and i % 20 not in (10, 11)}
     service.stop()
@@ -112,8 +134,7 @@ def test_whole_numbers_and_bytes_are_found_as_they_are_written(tmp_path):
 
 def test_requests_of_one_tick_share_a_rewrite_and_unknown_people_cause_one(service, models):
     facts = [os.stat(path) for path in models.values()]
-    asked(service, "nobody here")
-    service.worker.commit()
+    committed(service, "nobody here")
     after = [os.stat(path) for path in models.values()]
     assert all(a.st_ino != b.st_ino or a.st_mtime_ns != b.st_mtime_ns for a, b in zip(facts, after, strict=True))
     digests = [service.digest(name) for name in models]
@@ -258,22 +279,16 @@ def test_one_model_that_fails_holds_up_the_request_until_it_is_durable_in_all(se
     assert all("person-3" not in people(path) for path in models.values())
 
 
-def test_a_model_that_does_not_verify_signs_nothing_and_holds_up_no_other(service, monkeypatch):
-    name = asked(service)
-    service.worker.commit()
-    verify = ServedFile.verify
-
-    def failing(file, *asked):
-        if file.path.endswith("left.erasable"):
-            raise VerificationError("not what learning its own rows gives.")
-        return verify(file, *asked)
-
-    monkeypatch.setattr(ServedFile, "verify", failing)
-    sign = next(rounds for rounds in service._rounds if rounds.what == "sign")
+def test_a_model_that_does_not_verify_signs_nothing_and_holds_up_no_other(service, left_fails, monkeypatch):
+    name = committed(service)
+    sign = rounds_of(service, "sign")
     sign.once()
     assert "not what learning" in service.health().problem
     assert service.ledger.entry(name).receipts == {"right"}
     assert service.receipts(name) is None
+    assert service.learn("right", [block()]).rows == 1
+    with pytest.raises(VerificationError):
+        service.learn("left", [block()])
     monkeypatch.undo()
     sign.once()
     assert service.health().ready
@@ -283,15 +298,13 @@ def test_a_model_that_does_not_verify_signs_nothing_and_holds_up_no_other(servic
 def test_no_receipt_is_signed_for_a_state_that_stores_the_person_again(service, models):
     backup = models["left"].read_bytes()
     name = asked(service, "person-3")
-    other = asked(service, hashlib.sha256(b"person-4").hexdigest(), format="sha256")
-    service.worker.commit()
+    other = committed(service, hashlib.sha256(b"person-4").hexdigest(), format="sha256")
     models["left"].write_bytes(backup)  # a restore, before anybody has signed
-    sign = next(rounds for rounds in service._rounds if rounds.what == "sign")
+    sign = rounds_of(service, "sign")
     sign.once()
     assert "stores rows again of whom 2 completed requests named" in service.health().problem
     assert service.ledger.entry(name).receipts == service.ledger.entry(other).receipts == {"right"}
-    third = asked(service, "person-3")
-    service.worker.commit()
+    third = committed(service, "person-3")
     with pytest.raises(VerificationError, match="1 completed requests"):
         service.worker.sign()
     assert service.receipts(name).keys() == service.receipts(third).keys() == {"left", "right"}
@@ -306,11 +319,10 @@ def test_a_model_restored_after_a_crash_is_not_signed_for_until_the_operator_vou
     """Nobody's identity is left by then; that the file is not the one of the last commit is."""
     backup = models["left"].read_bytes()
     service = opened()
-    name = asked(service, "person-3")
-    service.worker.commit()
+    name = committed(service, "person-3")
     models["left"].write_bytes(backup)
     service = opened()  # the one before has signed nothing
-    sign = next(rounds for rounds in service._rounds if rounds.what == "sign")
+    sign = rounds_of(service, "sign")
     sign.once()
     assert "left is not the file that was last committed here" in service.health().problem
     assert service.ledger.entry(name).receipts == {"right"}
@@ -332,8 +344,7 @@ def test_a_model_restored_after_a_crash_is_not_signed_for_until_the_operator_vou
 def test_a_model_restored_between_a_start_and_its_first_signatures_is_not_signed_for(opened, models):
     backup = models["left"].read_bytes()
     service = opened()
-    name = asked(service, "person-3")
-    service.worker.commit()
+    name = committed(service, "person-3")
     good, service._rounds = models["left"].read_bytes(), []  # it stops without another try
     service = opened()  # the file is ours
     models["left"].write_bytes(backup)
@@ -350,8 +361,7 @@ def test_commits_while_a_state_is_verified_hide_no_restored_file_and_hold_up_no_
 ):
     backup = models["left"].read_bytes()
     service = opened()
-    name = asked(service, "person-3")
-    service.worker.commit()
+    name = committed(service, "person-3")
     service._rounds = []  # it stops without another try
     service = opened()
     verify = ServedFile.verify
@@ -360,11 +370,9 @@ def test_commits_while_a_state_is_verified_hide_no_restored_file_and_hold_up_no_
         """Verifies what was committed from the older file, or what is replaced by a commit since."""
         if restored:
             models["left"].write_bytes(backup)
-            asked(service, "person-4")
-            service.worker.commit()
+            committed(service, "person-4")
         found = verify(file, named, listed)
-        asked(service, "person-5")
-        service.worker.commit()
+        committed(service, "person-5")
         return found
 
     monkeypatch.setattr(
@@ -383,8 +391,7 @@ def test_commits_while_a_state_is_verified_hide_no_restored_file_and_hold_up_no_
 def test_whose_erasure_is_going_on_holds_up_no_receipt_of_an_earlier_run(opened, tmp_path, monkeypatch):
     """They are on the list a moment before they are forgotten."""
     service = opened(suppression=SuppressionList(tmp_path / "list", OPERATOR))
-    name = asked(service, "person-3")
-    service.worker.commit()
+    name = committed(service, "person-3")
     service._rounds = []  # it stops without another try
     service = opened(suppression=SuppressionList(tmp_path / "list", OPERATOR))
     forget, signed = ModelFile.forget_together, []
@@ -394,8 +401,7 @@ def test_whose_erasure_is_going_on_holds_up_no_receipt_of_an_earlier_run(opened,
         return forget(self, requests, **options)
 
     monkeypatch.setattr(ModelFile, "forget_together", signing_first)
-    asked(service, "person-4")
-    service.worker.commit()
+    committed(service, "person-4")
     assert signed == [2, 0]
     assert service.receipts(name).keys() == {"left", "right"}
 
@@ -403,11 +409,9 @@ def test_whose_erasure_is_going_on_holds_up_no_receipt_of_an_earlier_run(opened,
 def test_a_model_restored_before_a_commit_and_a_crash_is_not_signed_for_either(opened, models):
     backup = models["left"].read_bytes()
     service = opened()
-    name = asked(service, "person-3")
-    service.worker.commit()
+    name = committed(service, "person-3")
     models["left"].write_bytes(backup)
-    other = asked(service, "person-4")
-    service.worker.commit()
+    other = committed(service, "person-4")
     service = opened()
     with pytest.raises(VerificationError, match="for 1 requests"):
         service.worker.sign()
@@ -418,8 +422,7 @@ def test_a_model_restored_before_a_commit_and_a_crash_is_not_signed_for_either(o
 def test_what_a_crash_left_is_signed_for_whenever_it_came(opened, models, monkeypatch):
     """Between two commits, and while the second one had replaced only one of the files."""
     service = opened()
-    first = asked(service, "person-3")
-    service.worker.commit()
+    first = committed(service, "person-3")
     second = asked(service, "person-4")
     forget = ModelFile.forget_together
 
@@ -443,8 +446,7 @@ def test_what_a_crash_left_is_signed_for_whenever_it_came(opened, models, monkey
 
 def test_marks_in_the_ledger_do_not_tell_whether_a_commit_changed_a_model(service, models, clock, tmp_path):
     for person in ("person-3", "nobody", "nobody else"):
-        asked(service, person)
-        service.worker.commit()
+        committed(service, person)
     records = [
         record.content for record in read_journal(str(tmp_path / "ledger" / "past"), journal_key(OPERATOR, "past"))
     ]
@@ -459,26 +461,6 @@ def test_marks_in_the_ledger_do_not_tell_whether_a_commit_changed_a_model(servic
     assert service.purge(clock.now, "desk") == 3
     kept = [record.content for record in read_journal(str(tmp_path / "ledger" / "past"), journal_key(OPERATOR, "past"))]
     assert kept == [*marks[-2:], {"tombstone": service.ledger.tombstones()[0]}]
-
-
-def test_a_model_that_does_not_verify_keeps_no_other_from_learning(service, monkeypatch):
-    asked(service)
-    service.worker.commit()
-    verify = ServedFile.verify
-
-    def failing(file, *asked):
-        if file.path.endswith("left.erasable"):
-            raise VerificationError("not what learning its own rows gives.")
-        return verify(file, *asked)
-
-    monkeypatch.setattr(ServedFile, "verify", failing)
-
-    class Block:
-        X, y, ids, subjects, weights = np.ones((1, 3)), np.array([True]), ["new"], ["person-30"], None
-
-    assert service.learn("right", [Block]).rows == 1
-    with pytest.raises(VerificationError):
-        service.learn("left", [Block])
 
 
 def test_rounds_that_go_wrong_are_tried_less_and_less_often_and_say_no_names():
@@ -513,14 +495,12 @@ def test_access_is_answered_as_stored_now_and_by_memory_alone(service, opened, c
     }
     assert service.receipts(name) == {}
     assert b"person-3" not in bytes_below(tmp_path / "ledger")
-    asked(service, "person-3")
-    service.worker.commit()
+    committed(service, "person-3")
     assert all(not found.rows for found in service.stored_of(name).values())
     clock.pass_by(3601)
     with pytest.raises(UnknownRequestError, match="not held any more"):
         service.stored_of(name)
-    other = asked(service, "person-4", kind="access")
-    service.worker.commit()
+    other = committed(service, "person-4", kind="access")
     with pytest.raises(UnknownRequestError, match="not held any more"):
         opened().stored_of(other)
 
@@ -569,8 +549,7 @@ def test_a_clock_that_is_set_back_stops_no_callback(opened, clock):
             raise ConnectionError
 
     service = opened(send=send)
-    asked(service, callbacks=["https://c.example/status"])
-    service.worker.commit()
+    committed(service, callbacks=["https://c.example/status"])
     service.callbacks.tell()
     clock.pass_by(-86_400)
     service.callbacks.tell()
@@ -582,14 +561,12 @@ def test_a_clock_that_is_set_back_stops_no_callback(opened, clock):
 def test_callbacks_go_on_after_a_restart_and_only_to_hosts_that_are_still_allowed(opened):
     sent = []
     service = opened(send=lambda url, entry: sent.append(url))
-    asked(service, callbacks=["https://c.example/1"])
-    service.worker.commit()
+    committed(service, callbacks=["https://c.example/1"])
     service = opened(send=lambda url, entry: sent.append(url))
     assert service.health().callbacks_owed == 1
     service.callbacks.tell()
     assert sent == ["https://c.example/1"] * 2
-    asked(service, "person-4", callbacks=["https://c.example/2"])
-    service.worker.commit()
+    committed(service, "person-4", callbacks=["https://c.example/2"])
     service = opened(settings=Settings(identity_types=TYPES), send=lambda url, entry: sent.append(url))
     service.callbacks.tell()
     assert sent == ["https://c.example/1"] * 2
@@ -774,9 +751,8 @@ def test_a_purge_erases_what_is_settled_and_owes_nothing_and_leaves_a_tombstone(
 
 def test_what_is_settled_is_kept_as_long_as_the_settings_say(opened, clock):
     service = opened(settings=Settings(identity_types=TYPES, keep_for=timedelta(days=30)))
-    purge = next(rounds for rounds in service._rounds if rounds.what == "purge")
-    name = asked(service)
-    service.worker.commit()
+    purge = rounds_of(service, "purge")
+    name = committed(service)
     service.worker.sign()
     clock.pass_by(29 * 86400)
     purge.once()
@@ -795,25 +771,21 @@ def test_nothing_is_purged_after_the_clock_went_forward_until_the_operator_trust
     """Where nothing was noted, as after an update, the newest moment in the ledger is what there is to compare with."""
     settings = Settings(identity_types=TYPES, keep_for=timedelta(days=30))
 
-    def purge(service):
-        next(rounds for rounds in service._rounds if rounds.what == "purge").once()
-
     service = opened(settings=settings)
-    name = asked(service)
-    service.worker.commit()
+    name = committed(service)
     service.worker.sign()
     if noted:
-        purge(service)
+        rounds_of(service, "purge").once()
         assert (tmp_path / "ledger" / "clock").stat().st_mode & 0o777 == 0o600
     clock.jump(40 * 86400)
     if not restarted:
         asked(service)  # accepted at a moment that has not come yet
         service.worker.commit()
-        purge(service)
+        rounds_of(service, "purge").once()
     if restarted or noted:
         service = opened(settings=settings)
     for _ in range(2):
-        purge(service)
+        rounds_of(service, "purge").once()
         assert service.ledger.entry(name).state == "completed"
         assert [doubt for doubt in service.health().doubts if "960 hours" in doubt and "trust_clock" in doubt]
         assert service.health().ready
@@ -824,7 +796,7 @@ def test_nothing_is_purged_after_the_clock_went_forward_until_the_operator_trust
     assert service.purge(clock.now - timedelta(days=30), "desk") == 0
     clock.jump(40 * 86400)
     service = opened(settings=replace(settings, trust_clock=True))
-    purge(service)
+    rounds_of(service, "purge").once()
     with pytest.raises(UnknownRequestError):
         service.ledger.entry(name)
     clock.pass_by(3600)
@@ -835,30 +807,24 @@ def test_nothing_is_purged_after_the_clock_went_forward_until_the_operator_trust
 def test_a_service_that_was_stopped_for_a_night_asks_nobody(opened, clock):
     for seconds in (3600, 86400):
         service = opened(settings=Settings(identity_types=TYPES, keep_for=timedelta(hours=1)))
-        asked(service)
-        service.worker.commit()
+        committed(service)
         service.worker.sign()
-        next(rounds for rounds in service._rounds if rounds.what == "purge").once()
+        rounds_of(service, "purge").once()
         clock.jump(seconds)  # nothing of the service runs meanwhile
     service = opened()
     assert not [doubt for doubt in service.health().doubts if "clock" in doubt]
 
 
 def test_learning_reads_first_then_signs_what_is_owed_then_takes_the_lock(service, models, monkeypatch):
-    name = asked(service)
-    service.worker.commit()
+    name = committed(service)
     order = []
     sign, learn = service.worker._sign, ModelFile.learn
     monkeypatch.setattr(service.worker, "_sign", lambda *given: (order.append("sign"), sign(*given))[1])
     monkeypatch.setattr(ModelFile, "learn", lambda *a, **o: (order.append("learn"), learn(*a, **o))[1])
 
-    class Block:
-        X, y = np.random.default_rng(9).standard_normal((5, 3)), np.array([True, False, True, False, True])
-        ids, subjects, weights = [f"new-{i}" for i in range(5)], ["person-3"] * 5, None
-
     def blocks():
         order.append("read")
-        yield Block
+        yield block("person-3", 5, seed=9)
 
     version = service.snapshot("left").version
     report = service.learn("left", blocks())
@@ -882,19 +848,15 @@ def test_learning_waits_for_no_verification_in_its_turn_and_comes_before_the_nex
     monkeypatch.setattr(ServedFile, "verify", lambda *_: go.clear() or go.wait())
     monkeypatch.setattr(service.worker, "_wait", lambda: (committing.set(), go.wait(60)))
 
-    class Block:
-        X, y, ids, subjects, weights = np.ones((1, 3)), np.array([True]), ["new"], ["person-30"], None
-
     def commit_again_and_again():
         service.worker.commit()
-        asked(service, "person-4")
-        service.worker.commit()
+        committed(service, "person-4")
 
     first = asked(service)
     commits = threading.Thread(target=commit_again_and_again)
     commits.start()
     assert committing.wait(60)
-    learning = threading.Thread(target=service.learn, args=("left", [Block]), kwargs={"stop": waiting.set})
+    learning = threading.Thread(target=service.learn, args=("left", [block()]), kwargs={"stop": waiting.set})
     learning.start()
     assert waiting.wait(60)
     go.set()
@@ -921,8 +883,7 @@ def test_nobody_verifies_in_the_turn_of_one_who_has_gone(opened, monkeypatch, pr
             raise TimeoutError("gone")
 
     monkeypatch.setattr(ServedFile, "verify", committing)
-    first = asked(service)
-    service.worker.commit()
+    first = committed(service)
     with pytest.raises(TimeoutError, match="gone"):
         service.learn("left", [], stop=stop)
     assert (service.ledger.entry(first).receipts, service.ledger.entry(late[0]).receipts) == ({"left"}, frozenset())
@@ -933,18 +894,14 @@ def test_nobody_verifies_in_the_turn_of_one_who_has_gone(opened, monkeypatch, pr
 def test_whoever_waits_for_a_verification_before_learning_keeps_nobody_from_committing(service, monkeypatch):
     begun, busy, verify = threading.Event(), threading.Event(), ServedFile.verify
 
-    class Block:
-        X, y, ids, subjects, weights = np.ones((1, 3)), np.array([True]), ["new"], ["person-30"], None
-
     def late(*given):
         begun.set()
         assert busy.wait(60)
         return verify(*given)
 
     monkeypatch.setattr(ServedFile, "verify", late)
-    asked(service)
-    service.worker.commit()
-    learning = threading.Thread(target=service.learn, args=("left", [Block]))
+    committed(service)
+    learning = threading.Thread(target=service.learn, args=("left", [block()]))
     learning.start()
     assert begun.wait(60)
     asked(service, "person-4")
@@ -953,15 +910,6 @@ def test_whoever_waits_for_a_verification_before_learning_keeps_nobody_from_comm
     learning.join(60)
     assert len(service.snapshot("left").model.core) == 55
     assert [e.receipts for e in service.ledger.entries()] == [{"left"}, {"left"}]
-
-
-def test_verification_runs_in_the_background_and_says_how_far_it_is(service):
-    assert service.verification("left") is None
-    assert service.verify("left").ended is None
-    until(lambda: service.verification("left").ended)
-    done = service.verification("left")
-    assert done.problem is None
-    assert (done.done, done.total, done.report.digest) == (60, 60, service.digest("left"))
 
 
 def test_the_start_names_file_systems_that_do_not_overwrite(opened, monkeypatch):
@@ -1020,8 +968,7 @@ def test_snapshots_are_swapped_before_anybody_is_told(service, monkeypatch):
         lambda *given: (versions.append(service.snapshot("left").version), complete(*given))[1],
     )
     before = service.snapshot("left").version
-    asked(service)
-    service.worker.commit()
+    committed(service)
     assert versions == [service.snapshot("left").version] != [before]
 
 
@@ -1029,8 +976,7 @@ def test_a_snapshot_never_changes_and_another_takes_its_place(service, models):
     X = np.random.default_rng(3).standard_normal((20, 3))
     before = service.snapshot("left")
     answers, chances = before.model.predict(X), before.model.predict_proba(X)
-    asked(service, "person-1")
-    service.worker.commit()
+    committed(service, "person-1")
     after = service.snapshot("left")
     assert after.version != before.version
     assert after is service.snapshot("left")
@@ -1049,15 +995,13 @@ def test_a_snapshot_never_changes_and_another_takes_its_place(service, models):
 
 def test_what_was_verified_for_a_receipt_counts_as_the_last_verification(service):
     assert service.verification("left") is None
-    asked(service, "person-3")
-    service.worker.commit()
+    committed(service, "person-3")
     service.worker.sign()
     found = service.verification("left")
     assert found.report.digest == service.digest("left")
     assert found.ended is not None
     assert found.done == found.total == found.report.core_rows > 0
-    asked(service, "person-4")
-    service.worker.commit()
+    committed(service, "person-4")
     assert service.verification("left") == found
     assert found.report.digest != service.digest("left")  # it has changed since
 
@@ -1068,10 +1012,9 @@ def test_what_is_learnt_is_said_to_be_whatever_became_of_the_file_of_another_mod
     if content is not None:
         models["left"].write_bytes(content)
     version = service.snapshot("right").version
-    block = SimpleNamespace(X=np.ones((1, 3)), y=[True], ids=["new"], subjects=["person-new"])
-    assert service.learn("right", [block]).rows == 1
-    assert "new" in rows(models["right"])
+    assert service.learn("right", [block()]).rows == 1
+    assert "new-0" in rows(models["right"])
     assert service.snapshot("right").version != version  # though the other comes before it
-    notice = next(rounds for rounds in service._rounds if rounds.what == "compare")
+    notice = rounds_of(service, "compare")
     notice.once()
     assert "could not compare" in service.health().problem

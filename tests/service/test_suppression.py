@@ -21,7 +21,7 @@ from erasable.operations.inspect import inspect
 from erasable.service.requests import FORMATS, Identity, in_format, keys_in
 from erasable.service.settings import Settings
 from erasable.service.suppression import SuppressionList, read_key, read_list, replay
-from tests.service.conftest import asked, saved
+from tests.service.conftest import asked, committed, saved
 from tests.service.test_ledger import old_line
 
 KEY, NOW = b"k" * 32, datetime(2026, 1, 2, tzinfo=UTC)
@@ -191,8 +191,7 @@ def test_after_a_restore_a_start_replays_the_list_before_anything_is_signed(open
     listed = SuppressionList(tmp_path / "suppressed.list", KEY)
     service, model = opened(suppression=listed), tmp_path / "left.erasable"
     backup = model.read_bytes()
-    name = asked(service, "person-3")
-    service.worker.commit()
+    name = committed(service, "person-3")
     model.write_bytes(backup)
     service = opened(suppression=listed)
     assert service.health().ready
@@ -200,8 +199,7 @@ def test_after_a_restore_a_start_replays_the_list_before_anything_is_signed(open
     service.worker.sign()
     assert service.receipts(name).keys() == {"left", "right"}
     model.write_bytes(backup)  # while it runs
-    later = asked(service, "person-4")
-    service.worker.commit()
+    later = committed(service, "person-4")
     service.worker.sign()
     service.worker.compare()
     assert not {"person-3", "person-4"} & {row["subject"] for row in inspect(model, rows=True).rows}
@@ -219,8 +217,7 @@ def test_after_a_restore_a_start_replays_the_list_before_anything_is_signed(open
 def test_a_list_that_came_later_proves_nothing_of_those_erased_before(opened, tmp_path, later):
     service, model = opened(), tmp_path / "left.erasable"
     backup = model.read_bytes()
-    name = asked(service, "person-3")
-    service.worker.commit()
+    name = committed(service, "person-3")
     service._rounds = []  # it ends before anybody has signed
     model.write_bytes(backup)
     listed = None if later == "no list" else SuppressionList(tmp_path / "suppressed.list", KEY)
@@ -246,8 +243,7 @@ def test_what_the_service_learns_is_its_own_and_what_others_learn_is_not(opened,
     service, model = opened(), tmp_path / "left.erasable"
     block = Block(np.ones((1, 3)), ["new"], ["person-21"])
     ModelFile(model).learn([block])  # nobody was erased so far: no matter who learns
-    asked(service, "person-3")
-    service.worker.commit()
+    committed(service, "person-3")
     service.worker.sign()
     erased = model.read_bytes()
     for i in range(3):
@@ -266,13 +262,11 @@ def test_what_the_service_learns_is_its_own_and_what_others_learn_is_not(opened,
 def test_a_ledger_and_models_that_are_older_than_the_list_are_replayed(opened, tmp_path):
     listed = SuppressionList(tmp_path / "suppressed.list", KEY)
     service = opened(suppression=listed)
-    asked(service, "person-3")
-    service.worker.commit()
+    committed(service, "person-3")
     service.stop()
     backup = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file() and path.suffix != ".list"}
     service = opened(suppression=listed)
-    asked(service, "person-4")
-    service.worker.commit()
+    committed(service, "person-4")
     service.stop()
     for path, data in backup.items():
         path.write_bytes(data)

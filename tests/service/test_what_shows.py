@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
 from types import SimpleNamespace
@@ -13,7 +14,8 @@ import erasable
 from erasable import ModelFile
 from erasable.service.requests import State
 from erasable.service.rounds import Rounds
-from tests.service.conftest import asked
+from erasable.store import Disk
+from tests.service.conftest import asked, committed
 
 
 def test_answers_and_traces_have_one_shape(service, models, clock, tmp_path):
@@ -43,8 +45,7 @@ def test_answers_and_traces_have_one_shape(service, models, clock, tmp_path):
 def test_every_commit_gives_every_model_another_version_whether_it_changed_or_not(service):
     seen = [[service.snapshot(name).version for name in service.models]]
     for who in ("person-3", "never seen", "person-3", "person-4"):
-        asked(service, who)
-        service.worker.commit()
+        committed(service, who)
         seen.append([service.snapshot(name).version for name in service.models])
     assert all(len(set(versions)) == 5 for versions in zip(*seen, strict=True))
 
@@ -100,8 +101,7 @@ def test_it_is_durable_before_the_wait_and_told_after_it(service, models):
         seen.append((service.ledger.entry(name).state, stored))
 
     service.worker._wait = wait
-    name = asked(service, "person-3")
-    service.worker.commit()
+    name = committed(service, "person-3")
     assert seen == [(State.IN_PROGRESS, [0, 0])]
     assert service.ledger.entry(name).state is State.COMPLETED
 
@@ -126,3 +126,28 @@ def test_a_call_that_waits_ends_at_a_time_of_the_grid_and_the_next_begins_there(
     step = 2.0 if lasts > 1 else 1.0
     assert ended == pytest.approx([100 + step * k for k in range(1, 5)])
     assert begun == pytest.approx([100.0, *ended[:-1]])
+
+
+def test_the_disk_is_asked_the_same_for_the_stored_the_unknown_and_those_gone_already(service, monkeypatch):
+    steps = Counter()
+
+    def counted(name, step):
+        def counting(*given, **options):
+            steps[name] += 1
+            return step(*given, **options)
+
+        return counting
+
+    for name, step in list(vars(Disk).items()):
+        if not name.startswith("_"):
+            monkeypatch.setattr(Disk, name, counted(name, step))
+    committed(service, "nobody")
+    service.worker.sign()
+    found = []
+    for who in ("person-3", "never seen", "person-3", "person-4", "never seen either"):
+        steps.clear()
+        committed(service, who)
+        service.worker.sign()
+        found.append(dict(steps))
+    assert found[0]["fsync"]
+    assert all(one == found[0] for one in found)

@@ -11,7 +11,6 @@ import pytest
 
 from erasable import ErasableClassifier, ModelFile, load
 from erasable.cli.app import run
-from erasable.errors import BusyError
 from erasable.service.http.app import create_app
 from erasable.service.http.configuration import Configuration
 from erasable.service.http.server import made_of
@@ -21,9 +20,10 @@ from tests.service.http.conftest import IDS, PEOPLE, TYPES, X, Y, serving
 from tests.waiting import PATIENCE, until
 
 
-@pytest.fixture
-def own(tmp_path, rsa_files):
-    """A service of its own, with a suppression list."""
+@pytest.fixture(scope="module")
+def own(tmp_path_factory, rsa_files):
+    """A service of its own, with child processes and a suppression list, for all tests of this file."""
+    tmp_path = tmp_path_factory.mktemp("own")
     ErasableClassifier(threshold=0.05).fit(X, Y, ids=IDS, subjects=PEOPLE).save(tmp_path / "credit.erasable")
     configuration = Configuration(
         (tmp_path / "credit.erasable",),
@@ -75,14 +75,6 @@ def test_who_was_erased_is_not_learnt_again_and_goes_again_after_a_restore(own):
     assert person not in stored(backup)
 
 
-def test_what_other_commands_change_is_noticed(own):
-    before = own.http.get("/v2/models/credit").json()["versions"]
-    person = sorted(stored(own.path / "credit.erasable"))[0]
-    ModelFile(own.path / "credit.erasable").forget(subjects=[person])
-    until(lambda: own.http.get("/v2/models/credit").json()["versions"] != before)
-    assert own.http.get("/v1/state").json()[0]["rows_stored"] == load(own.path / "credit.erasable").n_core_
-
-
 @pytest.mark.parametrize("damage", ["gone", "garbage"])
 def test_a_model_that_is_taken_away_is_said_and_goes_on_when_it_is_back(own, damage):
     model, away = own.path / "credit.erasable", own.path / "away"
@@ -103,8 +95,10 @@ def test_a_model_that_is_taken_away_is_said_and_goes_on_when_it_is_back(own, dam
     assert person not in stored(model)
 
 
-def test_a_second_service_is_kept_out_of_the_folder(own):
-    second, _, _ = made_of(own.configuration)
-    with pytest.raises(BusyError):
-        second.start()
-    erased(own.http, "nobody@example.org")
+def test_what_other_commands_change_is_noticed(own):
+    """The last test: the service replays its list on the file meanwhile."""
+    before = own.http.get("/v2/models/credit").json()["versions"]
+    person = sorted(stored(own.path / "credit.erasable"))[0]
+    ModelFile(own.path / "credit.erasable").forget(subjects=[person])
+    until(lambda: own.http.get("/v2/models/credit").json()["versions"] != before)
+    assert own.http.get("/v1/state").json()[0]["rows_stored"] == load(own.path / "credit.erasable").n_core_

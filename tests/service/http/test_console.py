@@ -150,56 +150,6 @@ def test_it_fits_a_phone_in_light_and_dark(open_page, scheme):
     assert page.complaints == []
 
 
-def test_what_is_stored_of_somebody_is_shown_to_auditors(open_page):
-    page = open_page()
-    page.goto("/requests")
-    page.get_by_label("What").select_option("access")
-    page.get_by_label("Whose").fill(PEOPLE[9])
-    page.get_by_role("button", name="Continue").click()
-    page.get_by_role("button", name="File", exact=True).click()
-    page.get_by_role("link", name="Show what is stored").click()
-    page.get_by_role("heading", name="What is stored").wait_for()
-    shot(page, "stored")
-    assert page.complaints == []
-
-
-def test_who_may_only_erase_sees_no_state(open_page):
-    page = open_page("erase")
-    assert page.locator(".digest").count() == 0
-    assert page.get_by_text("Verify now").count() == 0
-    page.goto("/requests")
-    page.get_by_label("Whose").fill("nobody@example.org")
-    page.get_by_role("button", name="Continue").click()
-    assert page.get_by_role("button", name="Look up first").count() == 0
-    page.get_by_role("button", name="Erase", exact=True).click()
-    page.get_by_text("completed").first.wait_for()
-    assert page.get_by_role("link", name="Receipt of credit").count() == 0
-    shot(page, "erase-only")
-
-
-def test_what_goes_wrong_is_said_on_the_page(open_page, site):
-    page = open_page()
-    page.goto("/requests")
-    page.get_by_label("Written as").select_option("sha256")
-    page.get_by_label("Whose").fill("canary")
-    page.get_by_role("button", name="Continue").click()
-    page.get_by_role("alert").wait_for()
-    assert "canary" not in page.content()
-    shot(page, "refused")
-    page.goto("/receipts")
-    page.get_by_label("or its text").fill("{}")
-    page.get_by_role("button", name="Check").click()
-    page.get_by_text("This receipt does not hold").wait_for()
-    page.goto("/requests/00000000-0000-4000-8000-000000000000")
-    page.get_by_role("heading", name="That did not work").wait_for()
-    shot(page, "problem")
-    page.goto("/nowhere")
-    page.get_by_role("heading", name="There is no such page").wait_for()
-    shot(page, "nowhere")
-    page.get_by_role("link", name="Back to the overview").click()
-    page.get_by_role("heading", name="Overview").wait_for()
-
-
 def test_a_list_typed_as_one_identity_is_pointed_out_before_and_after(open_page, site):
     page = open_page()
     page.goto("/requests")

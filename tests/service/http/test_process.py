@@ -342,7 +342,7 @@ def test_callbacks_are_signed_and_go_nowhere_else(rsa_files):
 
 
 def test_answers_do_not_tell_who_was_stored(site):
-    """Stored and unknown: one answer, one shape. What is done for them: `tests/service/test_same_steps.py`."""
+    """Stored and unknown: one answer, one shape. What is done for them: `tests/service/test_what_shows.py`."""
     http = site.as_("erase")
     kept = {str(s) for s in load(site.configuration.model_files()["credit"])._model.core.subjects()}
     groups = {"stored": sorted(kept)[:4], "unknown": [f"person-{i}@example.net" for i in range(4)]}
