@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import signal
 import subprocess
 import sys
 import threading
-import time
-import weakref
 from pathlib import Path
 
 import numpy as np
@@ -18,43 +15,21 @@ import pytest
 from erasable.errors import BusyError, InputError, StoreError, UnknownOutcomeError
 from erasable.service.model_files import call_here
 from erasable.service.processes import ChildProcess, Packed
+from tests.service.calls import (
+    CANARY,
+    Named,
+    Unreadable,
+    counted,
+    dying,
+    failing,
+    hold,
+    is_held,
+    turned_round,
+    working,
+)
 from tests.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks at /proc")
-CANARY = "canary-ann@example.org"
-
-
-class NotForOthersError(Exception):
-    """It cannot be pickled."""
-
-    def __init__(self, one, two):
-        super().__init__(CANARY)
-
-
-def counted(*numbers, progress=None):
-    for i in range(3 if progress else 0):
-        progress(i, 3)
-    return sum(numbers), os.getpid(), os.nice(0)
-
-
-def failing(kind, text):
-    raise InputError(text) if kind == "ours" else NotForOthersError(1, 2) if kind == "odd" else ZeroDivisionError(text)
-
-
-def dying(folder, times):
-    """Dies so many times, then returns how often it did."""
-    before = len(list(Path(folder).iterdir()))
-    if before < times:
-        (Path(folder) / str(before)).touch()
-        os.kill(os.getpid(), signal.SIGKILL)
-    return before
-
-
-def working(folder, *_, progress=lambda: None):
-    """Writes its process id down, and does not end by itself."""
-    (Path(folder) / "pid").write_text(str(os.getpid()))
-    progress()
-    time.sleep(2 * PATIENCE)
 
 
 def pid_in(folder):
@@ -106,13 +81,6 @@ def test_results_exceptions_and_progress_come_back(child):
     assert call_here(counted, 5)[:2] == (5, os.getpid())
 
 
-class Unreadable:
-    """Unpickling it fails."""
-
-    def __reduce__(self):
-        return failing, ("ours", "it cannot be read")
-
-
 def full(*_):
     raise StoreError("full")
 
@@ -135,22 +103,6 @@ def test_an_argument_that_cannot_be_sent_is_an_error_of_the_caller(child):
     with pytest.raises(Exception, match="pickle"):
         child(counted, lambda: 0)
     assert child(counted, 5)[0] == 5
-
-
-HELD = []
-
-
-class Named:
-    """Something that a call is about."""
-
-
-def hold(named):
-    HELD.append(weakref.ref(named))
-
-
-def is_held():
-    gc.collect()
-    return HELD[0]() is not None
 
 
 def test_arguments_do_not_stay_in_memory(child):
@@ -239,26 +191,16 @@ def test_buffers_of_any_length_cross_unchanged(child, length):
     assert Packed.of({"a": data}).opened() == {"a": data}
 
 
-def turned_round(packed, array):
-    return Packed(bytes(packed)[::-1]), array[::-1].copy()
-
-
 ISOLATED = """
 import sys
 flags, sys.path = sys.flags, sys.argv[2:]
 from erasable.service.processes import ChildProcess
-from tests.service.test_child_process import told_to_leave_alone
+from tests.service.calls import told_to_leave_alone
 child = ChildProcess(0)
 child.begin()
 assert child(told_to_leave_alone) == told_to_leave_alone(), (child(told_to_leave_alone), told_to_leave_alone())
 child.end()
 """
-
-
-def told_to_leave_alone():
-    """What the interpreter of this process ignores, and where it finds modules."""
-    flags = sys.flags
-    return flags.ignore_environment, flags.no_user_site, flags.no_site, flags.safe_path, sys.path
 
 
 @pytest.mark.parametrize("flags", [["-E", "-P"], ["-I", "-S"], ["-s", "-P"]])
@@ -276,7 +218,7 @@ def test_the_process_ignores_what_this_interpreter_ignores(tmp_path, flags):
 PARENT = """
 import sys
 from erasable.service.processes import ChildProcess
-from tests.service.test_child_process import working
+from tests.service.calls import working
 child = ChildProcess(0)
 child.begin()
 child(working, sys.argv[1])

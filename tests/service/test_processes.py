@@ -31,6 +31,7 @@ from erasable.service.service import ErasureService
 from erasable.service.settings import Settings
 from erasable.service.suppression import SuppressionList
 from erasable.store import journal_key, read_journal
+from tests.service.calls import killing_itself
 from tests.service.conftest import KEY, OPERATOR, TYPES, asked, committed
 from tests.service.test_child_process import gone, is_there
 from tests.service.test_service import people, rows
@@ -147,16 +148,6 @@ def test_tables_digests_and_answers_to_access_are_read_in_another_process(aside,
         aside.read(read_blocks, kind, body, None, columns, (), 10**6, 100, stop=enough)
     monkeypatch.undo()
     assert {f"new-{i}" for i in range(5)} <= rows(models["left"])
-
-
-def killing_itself(marks, progress):
-    """Hands on two blocks, and is killed between them as often as there are marks."""
-    progress(Packed.of("first"))
-    for mark in map(Path, marks):
-        if mark.exists():
-            mark.unlink()
-            os.kill(os.getpid(), signal.SIGKILL)
-    progress(Packed.of("second"))
 
 
 def test_a_reader_that_is_killed_after_it_handed_on_blocks_hands_on_none_twice(aside, tmp_path):
