@@ -110,14 +110,8 @@ def test_what_is_told_of_a_cell_contains_it(row, meaning, bits, intercept, scali
     how = {"row": "row", "bound": SCHEMA.bound, "norm": norm, "columns": scales}[scaling]
     grid = Grid(SCHEMA.n_features_out, bits, intercept, how)
     check(row, decode_cells(SCHEMA, grid, to_grid(X, grid)))
-
-
-@settings(max_examples=80, deadline=None)
-@given(row=ROWS, meaning=_vector)
-def test_an_encoded_row_that_was_not_rounded_says_it_too(row, meaning):
-    row = {**row, "meaning": meaning}
-    x = SCHEMA.encode_sparse({name: [cell] for name, cell in row.items()})[0].toarray()[0].astype(np.float64)
-    check(row, decode_row(SCHEMA, x, x, (1.0, 1.0)))
+    x = (X.toarray() if sparse else X)[0].astype(np.float64)
+    check(row, decode_row(SCHEMA, x, x, (1.0, 1.0)))  # nor was it rounded
 
 
 @settings(max_examples=100, deadline=None)
@@ -184,7 +178,7 @@ def test_cells_without_an_indicator_may_have_been_missing(bins, indicator):
         "b": "no",
         "d": "2020-05-05",
         "t": "7:00",
-        "w": "hi",
+        "w": "x",
         "v": [0, 0],
     }
     there, gone = (
