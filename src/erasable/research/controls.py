@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg.blas import dger
 
-from erasable.core.arrays import Booleans, Float64s
+from erasable.core.arrays import Booleans, Float64s, Matrix
 
 
 class RidgeStore:
@@ -28,7 +28,7 @@ class RidgeStore:
     def __init__(self, ridge: float = 0.02) -> None:
         self.ridge = ridge
 
-    def fit(self, X: Any, y: Any, ids: Sequence[Any] | None = None) -> Self:
+    def fit(self, X: Matrix, y: npt.ArrayLike, ids: Sequence[Any] | None = None) -> Self:
         """Learn from nothing."""
         self.rows, self.labels = with_constant(X), np.array(y, np.float64)
         self.ids = list(range(len(self.rows))) if ids is None else list(ids)
@@ -53,12 +53,12 @@ class RidgeStore:
     def _solve(self) -> None:
         self.weights = _ridge(self.rows, self.labels, self.ridge)
 
-    def decision_function(self, X: Any) -> Float64s:
+    def decision_function(self, X: Matrix) -> Float64s:
         """``w'x`` for each row."""
         scores: Float64s = with_constant(X) @ self.weights
         return scores
 
-    def predict(self, X: Any) -> Float64s:
+    def predict(self, X: Matrix) -> Float64s:
         """-1 or 1 for each row."""
         return np.where(self.decision_function(X) > 0.0, 1.0, -1.0)
 
@@ -154,7 +154,7 @@ class PlainAlgorithm1(RidgeStore):
         super().__init__(ridge)
         self.threshold = threshold
 
-    def fit(self, X: Any, y: Any, ids: Sequence[Any] | None = None) -> Self:
+    def fit(self, X: Matrix, y: npt.ArrayLike, ids: Sequence[Any] | None = None) -> Self:
         """Learn from nothing, row after row."""
         Z, s = with_constant(X), np.array(y, np.float64)
         d = Z.shape[1]
@@ -200,7 +200,7 @@ class PlainAlgorithm1(RidgeStore):
 CONTROLS = (ForgetsNothing, ForgetsLate, KeepsLog, LeavesTombstone, SoftDeletes, PlainAlgorithm1)
 
 
-def with_constant(X: Any) -> Float64s:
+def with_constant(X: Matrix) -> Float64s:
     """Rows of norm one, and a one behind them."""
     X = np.asarray(X, np.float64)
     X = X / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), np.finfo(np.float64).tiny)

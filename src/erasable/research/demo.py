@@ -361,7 +361,7 @@ def _table(axis: Any, rows: Sequence[dict[str, Any]], kinds: Any) -> None:
     )
 
 
-def _cell(value: Any, width: int) -> str:
+def _cell(value: object, width: int) -> str:
     if isinstance(value, float):
         return f"{value:.2f}"
     text = "·" if value is None else str(value)

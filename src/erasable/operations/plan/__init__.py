@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from typing import Any, TypedDict, Unpack
 
+import numpy.typing as npt
+
+from erasable.core.arrays import Matrix
 from erasable.errors import ConfigurationError, InputError
 from erasable.operations.plan.candidates import Band, Candidate, Trial
 from erasable.operations.plan.deletions import Survival
@@ -57,12 +60,12 @@ class PlanOptions(TypedDict, total=False):
 
 
 def plan(
-    X: Any,
-    y: Any,
+    X: Matrix,
+    y: npt.ArrayLike,
     *,
-    ids: Any = None,
-    subjects: Any = None,
-    weights: Any = None,
+    ids: object = None,
+    subjects: object = None,
+    weights: object = None,
     horizon: int | None = None,
     effort: str = "default",
     random_state: int = 0,
@@ -71,10 +74,7 @@ def plan(
 ) -> Plan:
     """Parameters that meet the targets with the least storage, and what to expect of them.
 
-    They are those of ``ErasableClassifier`` or, with ``target_range``, of ``ErasableRegressor``. Candidates learn a
-    part of the rows and are scored on the rest, several times over; deletions are simulated until the tolerated loss
-    is reached. A recommended model has core rows of every class and is better than a constant. Nothing of the rows is
-    kept in the plan.
+    Candidates learn a part of the rows and are scored on the rest; deletions are simulated. The plan holds no row.
 
     Parameters
     ----------
@@ -82,54 +82,39 @@ def plan(
         The rows, or a sample of them.
     y : array of shape (n_samples,) or (n_samples, n_targets)
         Labels of two or more classes; with ``target_range``, numbers.
-    ids : array of shape (n_samples,), optional
-        The names of the rows, which decide the order in which they are learnt. With the ids that the model will be
-        given, the plan says exactly what is stored, and candidates that draw rows by their ids are tried too.
-    subjects : array of shape (n_samples,) or (n_samples, n), list of lists or dataframe, optional
-        Whose row it is. A subject's rows are then never both learnt and scored. A row of several is deleted when any
-        of them asks.
-    weights : array of shape (n_samples,), optional
-        How likely each row is to be deleted, up to a factor.
+    ids, subjects, weights : arrays with one entry per row, optional
+        The ids that the model will be given, with which the plan says exactly what is stored; whose row it is, so that
+        nobody's rows are both learnt and scored; and how likely the row is to be deleted, up to a factor.
     horizon : int, optional
         The number of rows the model will see, of which ``X`` is a sample. Default: the number of rows of ``X``.
-    effort : str, default="default"
-        ``quick``, ``default`` or ``thorough``.
+    effort : {"quick", "default", "thorough"}
     random_state : int, default=0
-        Draws divisions of the rows and orders of deletion. The same one gives the same plan, measured times aside.
+        The same one gives the same plan, measured times aside.
     progress : callable, optional
         Called with (the step, how much of it is done, how much there is).
     **options
         The targets and the parameters of the model: see :class:`PlanOptions`. ``target_range`` plans a regression.
 
-    Returns
-    -------
-    Plan
-
     Raises
     ------
-    InputError, InputTypeError
-        When the rows cannot be planned with.
-    ConfigurationError
-        When a target is out of range, or no candidate meets all: the message says which binds, what comes closest, and
-        what would do.
+    InputError, InputTypeError, ConfigurationError
+        When rows or targets cannot be planned with, or no candidate meets all targets.
 
     Examples
     --------
     >>> from sklearn.datasets import load_breast_cancer
     >>> from erasable.operations.plan import plan
     >>> X, y = load_breast_cancer(return_X_y=True)
-    >>> plan(X, y, max_stored=0.5, max_loss=0.05, deletions_per_month=10, effort="quick").line
+    >>> plan(X, y, max_stored=0.5, max_loss=0.05, effort="quick").line
     "ErasableClassifier(loss='...', capacity=..., threshold=...)"
     """
     if unknown := options.keys() - PlanOptions.__annotations__:
         raise TypeError(f"plan() got an unexpected keyword argument {min(unknown)!r}")
     targets, fixed = _targets_of(options, subjects, weights)
-    label = options.get("delete_label")
     random_state, chosen = seed(random_state), EFFORTS[choice(effort, "effort", tuple(EFFORTS))]
     model = (NUMBERS if "target_range" in fixed else CLASSES).estimator(**fixed)
-    sample = check_sample(
-        X, y, model=model, ids=ids, subjects=subjects, weights=weights, horizon=horizon, delete_label=label
-    )
+    columns = {"ids": ids, "subjects": subjects, "weights": weights}
+    sample = check_sample(X, y, model=model, **columns, horizon=horizon, delete_label=options.get("delete_label"))
     planner = Planner(sample, model, targets, chosen, random_state, progress or (lambda *_: None))
     if (found := planner.search()) is None:
         raise ConfigurationError(why_not(planner))

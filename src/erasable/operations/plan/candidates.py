@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from erasable.core.arrays import Float64s
+from erasable.core.arrays import Float64s, Matrix
 from erasable.core.keyed_hash import hashed_order
 from erasable.operations.plan.deletions import Survival
 from erasable.operations.plan.rows import Estimator, HeldOut, Kind, Parameters, Sample
@@ -140,7 +140,7 @@ def storing_all(parameters: Parameters) -> Parameters:
     return {name: value for name, value in parameters.items() if name != "sample_rate"} | {"threshold": 0.0}
 
 
-def learnt(model: Estimator, parameters: Parameters, X: Any, y: Any, ids: Any) -> Estimator | None:
+def learnt(model: Estimator, parameters: Parameters, X: Matrix, y: npt.ArrayLike, ids: object) -> Estimator | None:
     """A model of these rows; None where it stores none."""
     fresh = type(model)(**{**model.get_params(), **parameters})
     with warnings.catch_warnings(action="ignore"):  # a candidate that is only tried warns of nothing

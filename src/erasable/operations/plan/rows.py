@@ -12,7 +12,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
-from erasable.core.arrays import on_host
+from erasable.core.arrays import Matrix, on_host
 from erasable.core.grid import Grid
 from erasable.errors import ConfigurationError, InputError
 from erasable.estimators import ErasableClassifier, ErasableRegressor
@@ -83,7 +83,7 @@ def _numbers_differ(y: npt.NDArray[Any]) -> bool:
     return len(y) > 1 and bool((y != y[0]).any(axis=0).all())
 
 
-def _class_scores(model: Any, X: Any, y: npt.NDArray[Any]) -> Scores:
+def _class_scores(model: Any, X: Matrix, y: npt.NDArray[Any]) -> Scores:
     return scores_of(y, list(model.classes), model.predict_proba(X), model.predict(X))
 
 
@@ -199,14 +199,14 @@ class HeldOut:
 
 
 def check_sample(
-    X: Any,
-    y: Any,
+    X: Matrix,
+    y: npt.ArrayLike,
     *,
     model: Estimator,
-    ids: Any = None,
-    subjects: Any = None,
-    weights: Any = None,
-    horizon: Any = None,
+    ids: object = None,
+    subjects: object = None,
+    weights: object = None,
+    horizon: object = None,
     delete_label: Any = None,
 ) -> Sample:
     """The caller's rows as a sample.
@@ -240,7 +240,7 @@ def check_sample(
     )
 
 
-def _checked_ids(ids: Any, n: int) -> Any:
+def _checked_ids(ids: object, n: int) -> Any:
     column = as_key_column(ids, "ids")
     if len(column) != n:
         raise InputError(f"ids has {len(column)} entries for {n} rows: pass one id per row.")
@@ -249,7 +249,7 @@ def _checked_ids(ids: Any, n: int) -> Any:
     return column
 
 
-def _checked_weights(weights: Any, n: int) -> npt.NDArray[np.float64]:
+def _checked_weights(weights: object, n: int) -> npt.NDArray[np.float64]:
     given = real_numbers(on_host(weights), "weights")
     if given.shape != (n,):
         raise InputError(f"weights must have one entry per row, shape ({n},); got shape {given.shape}.")
@@ -264,7 +264,7 @@ def _checked_weights(weights: Any, n: int) -> npt.NDArray[np.float64]:
     return given
 
 
-def _class_named(label: Any, names: npt.NDArray[Any]) -> int:
+def _class_named(label: object, names: npt.NDArray[Any]) -> int:
     """Position of the class whose rows are deleted: by default the first, as in the paper."""
     if label is None:
         return 0
@@ -274,15 +274,15 @@ def _class_named(label: Any, names: npt.NDArray[Any]) -> int:
     return named[0]
 
 
-def _checked_horizon(horizon: Any, n: int) -> int:
+def _checked_horizon(horizon: object, n: int) -> int:
     if horizon is None:
         return n
-    if whole_number(horizon, "horizon") < n:
+    if (wanted := whole_number(horizon, "horizon")) < n:
         raise ConfigurationError(
             f"horizon is the number of rows the model will see, of which these {n} are a sample: give at least {n}, or "
-            f"leave it out; got {horizon}."
+            f"leave it out; got {wanted}."
         )
-    return int(horizon)
+    return wanted
 
 
 def _stratified(strata: npt.NDArray[Any], wanted: int, rng: np.random.Generator) -> Index:
@@ -293,7 +293,7 @@ def _stratified(strata: npt.NDArray[Any], wanted: int, rng: np.random.Generator)
     return np.sort(order[((np.arange(wanted) + rng.random()) * n / wanted).astype(np.intp)])
 
 
-def owners_of(subjects: Any, n: int) -> sp.csr_array:
+def owners_of(subjects: object, n: int) -> sp.csr_array:
     """The caller's subjects as a matrix of rows by subjects, with an entry where a row is a subject's.
 
     Raises

@@ -223,7 +223,7 @@ class _Trial:
                 self.found.replays = 1
                 break
 
-    def _replayed(self, x: Float64s, label: Any) -> float | None:
+    def _replayed(self, x: Float64s, label: object) -> float | None:
         """How close the state comes to the real one with this row in the gap.
 
         None where the row would not have been stored, or would have kept others out: that is no replay, see (e).

@@ -63,7 +63,7 @@ class Contents:
                 found.append(rows[:, :width])
         return found
 
-    def holds_name(self, name: Any) -> bool:
+    def holds_name(self, name: object) -> bool:
         """Whether an id lies in here: as an entry, or as text within longer bytes."""
         text = str(name).encode()
         return name in self.names or any(text in haystack for haystack in self.raw.values())

@@ -172,39 +172,33 @@ def audit(
     workers: int = 1,
     watch: Watch | None = None,
 ) -> Audit:
-    """Run the suite on a pool of rows with labels -1 and 1; of too many rows, some are drawn.
+    """Run the suite on a pool of rows with labels -1 and 1, called ``data``; of too many rows, some are drawn.
 
-    ``data`` is the name of the rows. Figures are the same for any number of ``workers``, the processes to which trials
-    and shadows are dealt. ``watch`` is called with (the step, how much is done, how much there is).
-
-    Raises
-    ------
-    InputError
-        When there are too few rows to play with, or rows of other columns than the target's.
+    Figures are the same for any number of ``workers``, the processes to which trials and shadows are dealt. ``watch``
+    is called with (the step, how much is done, how much there is). Raises InputError when rows are too few, or have
+    other columns than the target's.
     """
     clock = _Clock()
     X, y = _pool(target, X, y, min(sizes.rows, target.most_rows or sizes.rows), random_state)
     sizes = replace(sizes, rows=len(X), candidates=min(sizes.candidates, len(X) // 40))
 
     def tick(what: str) -> Callable[[int, int], None]:
-        return lambda done, total: watch(what, done, total) if watch is not None else None
+        return lambda done, total: (watch or (lambda *_: None))(what, done, total)
 
-    seeded = {"random_state": random_state, "workers": workers}
+    seeded: dict[str, Any] = {"random_state": random_state, "workers": workers}
     with warnings.catch_warnings(action="ignore"):  # of small core sets and emptied classes, hundreds of times
         game = one_row(target, X, y, sizes.trials, progress=tick(f"{target.name}: one row leaves"), **seeded)
         clock.stage("one row leaves", game.elsewhere)
         outcomes = _of_one_row(game)
         clock.stage("figures of one row")
         if sizes.shadows:
-            shadows_of = tick(f"{target.name}: shadow models")
-            shadows = train_shadows(target, X, y, sizes.shadows, sizes.candidates, progress=shadows_of, **seeded)
+            seeded |= {"progress": tick(f"{target.name}: shadow models")}
+            shadows = train_shadows(target, X, y, sizes.shadows, sizes.candidates, **seeded)
             clock.stage("shadow models", shadows.elsewhere)
             outcomes += _of_shadows(shadows)
             clock.stage("figures of shadows")
         if target.surroundings:
-            trials = min(sizes.trials, _AROUND)
-            told = around(X, y, trials, random_state=random_state, progress=tick("around the model"))
-            outcomes += [Outcome("f", SURROUNDINGS[name], measure(*t.pairs())) for name, t in told.items()]
+            outcomes += _of_surroundings(X, y, min(sizes.trials, _AROUND), random_state, tick("around the model"))
             clock.stage("around the model")
     return Audit(
         target.name,
@@ -291,6 +285,13 @@ def _of_one_row(game: OneRow) -> list[Outcome]:
         for name, told in game.scores.items()
         if told.left
     ]
+
+
+def _of_surroundings(
+    X: Float64s, y: npt.NDArray[Any], trials: int, random_state: int, progress: Callable[[int, int], None]
+) -> list[Outcome]:
+    found = around(X, y, trials, random_state=random_state, progress=progress)
+    return [Outcome("f", SURROUNDINGS[name], measure(*scores.pairs())) for name, scores in found.items()]
 
 
 def _of_shadows(shadows: Shadows) -> list[Outcome]:

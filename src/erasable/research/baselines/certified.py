@@ -108,7 +108,7 @@ class CertifiedRemovalClassifier(UnitBallClassifier):
         sigma: float = 1.0,
         fit_intercept: bool = True,
         scaling: Any = "row",
-        random_state: Any = None,
+        random_state: object = None,
     ) -> None:
         self.alpha = alpha
         self.epsilon = epsilon

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
 
-from erasable.core.arrays import Float64s
+from erasable.core.arrays import Float64s, Matrix
 from erasable.core.grid import Grid
 from erasable.core.names import Key
 from erasable.core.selector import RawRows
@@ -183,7 +183,7 @@ class InterpolatedClassifier(UnitBallScores):
 
     # -- learning and forgetting ---------------------------------------------------------------------------------
 
-    def _learn(self, X: Any, y: npt.NDArray[Any], keys: Sequence[Key]) -> dict[str, Any]:
+    def _learn(self, X: Matrix, y: npt.NDArray[Any], keys: Sequence[Key]) -> dict[str, Any]:
         plan, grid = self._plan_of_parameters(), grid_of_parameters(cast(Any, self), X.shape[1])
         check_memory(grid)
         RawRows(X, grid).check_ball()
@@ -259,7 +259,7 @@ def _trained(rows: UnitRows, codes: npt.NDArray[np.intp], n_classes: int, alpha:
     return W
 
 
-def _noised(X: Any, codes: npt.NDArray[np.intp], n_classes: int, grid: Grid, plan: _Plan) -> Float64s:
+def _noised(X: Matrix, codes: npt.NDArray[np.intp], n_classes: int, grid: Grid, plan: _Plan) -> Float64s:
     """``gamma f + b``, one line per function; f itself is overwritten."""
     if n_classes < 2:
         return np.empty((0, grid.n_columns))

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from scipy.linalg import blas
 from scipy.special import expit
 
-from erasable.core.arrays import Float64s
+from erasable.core.arrays import Float64s, Matrix
 from erasable.core.sums import few_threads
 from erasable.errors import ConfigurationError
 from erasable.models.heads import nearest_probabilities
@@ -124,7 +124,7 @@ class NewtonUnlearner(UnitBallClassifier):
         max_deletions: int = 1,
         fit_intercept: bool = True,
         scaling: Any = "row",
-        random_state: Any = None,
+        random_state: object = None,
     ) -> None:
         self.loss = loss
         self.alpha = alpha
@@ -233,7 +233,7 @@ class NewtonUnlearner(UnitBallClassifier):
     def _statistics(self) -> list[Float64s]:
         return [self._center, self._gone, *self._hessians]
 
-    def predict_proba(self, X: Any) -> Float64s:
+    def predict_proba(self, X: Matrix) -> Float64s:
         """Probability of each class, shape (n_samples, n_classes).
 
         The logistic function of the scores, normalised; for the squared loss the probability vector nearest to

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator, ClassifierMixin
 
-from erasable.core.arrays import Float32s, Float64s
+from erasable.core.arrays import Array, Float32s, Float64s, Matrix
 from erasable.core.grid import Grid, scale_rows
 from erasable.core.selector import RawRows, grid_of
 from erasable.core.sums import (
@@ -173,7 +173,7 @@ class RidgeFromSums(ClassifierMixin, BaseEstimator):
         self.scaling = scaling
         self.grid_bits = grid_bits
 
-    def fit(self, X: Any, y: Any, ids: Any = None) -> Self:
+    def fit(self, X: Matrix, y: npt.ArrayLike, ids: object = None) -> Self:
         """Learn from nothing; ``ids`` are not looked at, since nothing is stored by them."""
         alpha = positive_number(self.alpha, "alpha")
         X, y, schema = check_rows(self, X, y, first=True)
@@ -189,7 +189,7 @@ class RidgeFromSums(ClassifierMixin, BaseEstimator):
             self._add(rows.take(at), pick(y, at), 1)
         return self
 
-    def forget(self, X: Any, y: Any) -> None:
+    def forget(self, X: Matrix, y: Array) -> None:
         """Subtract these rows, which the request brings with their labels.
 
         Raises
@@ -198,17 +198,17 @@ class RidgeFromSums(ClassifierMixin, BaseEstimator):
             When a class would have fewer rows than none. A row that was never learnt is not noticed otherwise.
         """
         X = X if sp.issparse(X) else np.asarray(X, dtype=np.float64)
-        y = pick(np.asarray(y), np.arange(len(y)))
+        labels: list[Any] = pick(np.asarray(y), np.arange(len(y)))
         numbers = X.data if sp.issparse(X) else X
-        if X.shape != (len(y), self.n_features_in_) or not np.isfinite(numbers).all():
+        if X.shape != (len(labels), self.n_features_in_) or not np.isfinite(numbers).all():
             raise InputError(f"each request brings rows of {self.n_features_in_} finite numbers, and their labels.")
-        if any(self._counts.get(label, 0) < count for label, count in Counter(y).items()):
+        if any(self._counts.get(label, 0) < count for label, count in Counter(labels).items()):
             raise InputError(
                 "the request brings more rows of a class than there are: they cannot all have been learnt."
             )
         rows = RawRows(X, self._grid)
         rows.check_ball()
-        self._add(rows.take(np.arange(len(rows))), y, -1)
+        self._add(rows.take(np.arange(len(rows))), labels, -1)
 
     def _add(self, rows: Any, labels: list[Any], sign: int) -> None:
         """Add grid rows to all sums, or take them off; a class without rows has no sum."""
@@ -246,13 +246,13 @@ class RidgeFromSums(ClassifierMixin, BaseEstimator):
         W, grid = self._solved(), self._grid
         return W[:, -1] * np.ldexp(float(grid.constant), -grid.bits) if grid.intercept else np.zeros(len(W))
 
-    def decision_function(self, X: Any) -> Float64s:
+    def decision_function(self, X: Matrix) -> Float64s:
         """``w'x`` for each row: shape (n_samples,) for one or two classes, (n_samples, n_classes) otherwise."""
         X, _, _ = check_rows(self, X, first=False)
         scores = np.asarray(scale_rows(X, self._grid) @ self.coef_.T + self.intercept_)
         return scores if scores.shape[1] > 1 else scores[:, 0]
 
-    def predict(self, X: Any) -> npt.NDArray[Any]:
+    def predict(self, X: Matrix) -> npt.NDArray[Any]:
         """The class of each row."""
         scores, classes = self.decision_function(X), self.classes_
         winner = np.argmax(scores, axis=1) if scores.ndim > 1 else (scores > 0) & (len(classes) > 1)

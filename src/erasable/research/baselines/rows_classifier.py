@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator, ClassifierMixin
 
+from erasable.core.arrays import Matrix
 from erasable.core.names import Key
 from erasable.errors import ChangedMeanwhileError, NoRowsError
 from erasable.estimators.base import check_attribute, check_fitted, install, without_values
@@ -40,7 +41,7 @@ class RowsClassifier(ClassifierMixin, BaseEstimator):
         """Refuse constructor arguments that cannot work."""
 
     @abstractmethod
-    def _learn(self, X: Any, y: npt.NDArray[Any], keys: Sequence[Key]) -> dict[str, Any]:
+    def _learn(self, X: Matrix, y: npt.NDArray[Any], keys: Sequence[Key]) -> dict[str, Any]:
         """Return every attribute of the model that these rows give; nothing is set here.
 
         ``_stored`` among them are the ids of the rows that are kept, where these are not all.
@@ -54,7 +55,15 @@ class RowsClassifier(ClassifierMixin, BaseEstimator):
     def _erase(self) -> None:
         """Overwrite the rows held: another fit replaces them."""
 
-    def fit(self, X: Any, y: Any, ids: Any = None, subjects: Any = None, *, allow_no_subject: bool = False) -> Self:
+    def fit(
+        self,
+        X: Matrix,
+        y: npt.ArrayLike,
+        ids: object = None,
+        subjects: object = None,
+        *,
+        allow_no_subject: bool = False,
+    ) -> Self:
         """Learn from nothing; parameters as in ``ErasableClassifier.fit``."""
         self._check_parameters()
         X, y, schema = check_rows(self, X, y, first=True)
@@ -76,13 +85,13 @@ class RowsClassifier(ClassifierMixin, BaseEstimator):
         install(self, schema, **fitted, _names=names, _whole=True)
         return self
 
-    def forget(self, *, ids: Any = None, subjects: Any = None) -> ForgetReport:
+    def forget(self, *, ids: object = None, subjects: object = None) -> ForgetReport:
         """Remove rows with these ids, or of these subjects; as ``ErasableClassifier.forget``."""
         report = self.forget_quietly(ids, subjects)
         warn_of_emptied_classes(report.classes_emptied, fixable=hasattr(self, "classes"))
         return report
 
-    def forget_quietly(self, ids: Any = None, subjects: Any = None) -> ForgetReport:
+    def forget_quietly(self, ids: object = None, subjects: object = None) -> ForgetReport:
         """``forget`` without warnings, for callers that give their own."""
         self._check_whole("forget")
         requested, not_stored, found = self._names.named(ids, subjects)
@@ -102,7 +111,7 @@ class RowsClassifier(ClassifierMixin, BaseEstimator):
         self._check_attribute("stored_rows_")
         return len(self._names)
 
-    def _rows_to_predict(self, X: Any) -> Any:
+    def _rows_to_predict(self, X: Matrix) -> Any:
         """Return validated rows to predict, if the model has rows left."""
         self._check_whole("predict")
         X, _, _ = check_rows(self, X, first=False)

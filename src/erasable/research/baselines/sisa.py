@@ -13,6 +13,7 @@ import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.linear_model import SGDClassifier
 
+from erasable.core.arrays import Matrix
 from erasable.core.keyed_hash import keyed_hash
 from erasable.core.names import Key
 from erasable.estimators.learners import Constant, check_estimator_parameter
@@ -139,7 +140,7 @@ class SISAClassifier(RowsClassifier):
         if self.estimator is not None:
             check_estimator_parameter(self.estimator)
 
-    def _learn(self, X: Any, y: npt.NDArray[Any], keys: Sequence[Key]) -> dict[str, Any]:
+    def _learn(self, X: Matrix, y: npt.NDArray[Any], keys: Sequence[Key]) -> dict[str, Any]:
         n_shards, n_slices, seed = int(self.n_shards), int(self.n_slices), int(self.random_state)
         base = SGDClassifier() if self.estimator is None else self.estimator
         classes, codes = encode(pick(y, np.arange(len(y))))
@@ -196,7 +197,7 @@ class SISAClassifier(RowsClassifier):
                 part.codes = new[part.codes]
         self.classes_, self._counts = array_of(pick(self.classes_, left)), self._counts[left]
 
-    def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
+    def predict_proba(self, X: Matrix) -> npt.NDArray[np.float64]:
         """Share of the votes for each class, shape (n_samples, n_classes). Shards without rows do not vote."""
         X = self._rows_to_predict(X)
         votes = np.zeros((X.shape[0], len(self.classes_)))
@@ -205,7 +206,7 @@ class SISAClassifier(RowsClassifier):
             votes[np.arange(X.shape[0]), np.asarray(voter.predict(X), dtype=np.intp)] += 1.0
         return votes / len(voters)
 
-    def predict(self, X: Any) -> npt.NDArray[Any]:
+    def predict(self, X: Matrix) -> npt.NDArray[Any]:
         """The class with most votes; of equals, the first."""
         winner = np.argmax(self.predict_proba(X), axis=1)
         chosen: npt.NDArray[Any] = self.classes_[winner]
@@ -259,7 +260,7 @@ def _with_seed(estimator: Any, seed: int) -> Any:
     return copy
 
 
-def _fit_voter(base: Any, X: Any, codes: npt.NDArray[np.intp]) -> Any:
+def _fit_voter(base: Any, X: Matrix, codes: npt.NDArray[np.intp]) -> Any:
     """Return a copy of the estimator fitted on rows; a constant for one class, None for no rows."""
     if not len(codes):
         return None

@@ -17,7 +17,7 @@ import scipy.sparse as sp
 from scipy.linalg import blas, lapack
 from scipy.special import expit, log_expit, softmax
 
-from erasable.core.arrays import Float64s
+from erasable.core.arrays import Float64s, Matrix
 from erasable.core.grid import Grid, scale_rows
 from erasable.core.names import Key
 from erasable.core.selector import RawRows
@@ -42,7 +42,7 @@ class UnitRows:
     X: Any
 
     @classmethod
-    def scaled(cls, X: Any, grid: Grid) -> UnitRows:
+    def scaled(cls, X: Matrix, grid: Grid) -> UnitRows:
         """Rows ``x`` as the scaling leaves them; with an intercept ``(x, 1) / sqrt 2``."""
         raw = RawRows(X, grid)
         raw.check_ball()
@@ -195,7 +195,7 @@ class UnitBallScores(RowsClassifier):
     _grid: Grid
     _weights: Float64s  # one line per function; zeros where there is but one class
 
-    def decision_function(self, X: Any) -> Float64s:
+    def decision_function(self, X: Matrix) -> Float64s:
         """``w'x`` for each row: shape (n_samples,) for one or two classes, (n_samples, n_classes) otherwise."""
         X = self._rows_to_predict(X)
         W, offset, raw = self.coef_, self.intercept_, RawRows(X, self._grid)
@@ -205,14 +205,14 @@ class UnitBallScores(RowsClassifier):
             scores[low : low + step] = scale_rows(raw.dense(slice(low, low + step)), self._grid) @ W.T + offset
         return scores if len(W) > 1 else scores[:, 0]
 
-    def predict(self, X: Any) -> npt.NDArray[Any]:
+    def predict(self, X: Matrix) -> npt.NDArray[Any]:
         """The class of each row: the sign of ``w'x``, or the class with the largest one."""
         scores = self.decision_function(X)
         winner = np.argmax(scores, axis=1) if scores.ndim > 1 else (scores > 0).astype(np.intp)
         chosen: npt.NDArray[Any] = self.classes_[winner]
         return chosen
 
-    def predict_proba(self, X: Any) -> Float64s:
+    def predict_proba(self, X: Matrix) -> Float64s:
         """Probability of each class, shape (n_samples, n_classes): the logistic function of the scores, normalised."""
         scores = self.decision_function(X)
         if len(self.classes_) == 1:
@@ -271,7 +271,7 @@ class UnitBallClassifier(UnitBallScores):
     def _check_parameters(self) -> None:
         self._plan_of_parameters()
 
-    def _learn(self, X: Any, y: npt.NDArray[Any], keys: Sequence[Key]) -> dict[str, Any]:
+    def _learn(self, X: Matrix, y: npt.NDArray[Any], keys: Sequence[Key]) -> dict[str, Any]:
         plan, rng = self._plan_of_parameters(), check_generator(self.random_state)
         grid = grid_of_parameters(cast(Any, self), X.shape[1])
         check_memory(grid)

@@ -378,7 +378,7 @@ class Journal:
             self.enter(name, work())
         return self.entries[name]
 
-    def enter(self, name: str, value: Any) -> None:
+    def enter(self, name: str, value: object) -> None:
         """Write an entry down."""
         self.entries[name] = value
         write(self.path, json.dumps({**self.about, "entries": self.entries}))

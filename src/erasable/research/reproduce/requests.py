@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from scipy.linalg import cho_factor, cho_solve
 from sklearn.preprocessing import normalize
 
+from erasable.core.arrays import Matrix
 from erasable.core.names import owners_of
 from erasable.errors import ConfigurationError
 from erasable.research.reproduce.settings import Settings, class_to_delete
@@ -131,7 +132,7 @@ def requests(settings: Settings, split: Split, core: npt.NDArray[np.intp], repea
     return [[ids[i]] for i in chosen[:k].tolist()]
 
 
-def leverages(X: Any, regulariser: float) -> npt.NDArray[np.float64]:
+def leverages(X: Matrix, regulariser: float) -> npt.NDArray[np.float64]:
     """``x'(X'X + regulariser I)^-1 x`` of every row: large for rows in directions that few others have.
 
     Rows of zeros get the smallest positive number, so that they can be drawn too.

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.linear_model import RidgeClassifier, SGDClassifier
 
+from erasable.core.arrays import Matrix
 from erasable.errors import ConfigurationError
 from erasable.estimators import ErasableClassifier
 from erasable.research.baselines import (
@@ -157,7 +158,7 @@ def complete(settings: Settings, split: Split) -> Settings:
     )
 
 
-def _quickly(settings: Settings, name: str, value: Any) -> Any:
+def _quickly(settings: Settings, name: str, value: object) -> Any:
     """The value for a quick run, unless the caller chose one."""
     chosen, default = getattr(settings, name), Settings.__dataclass_fields__[name].default
     return value if settings.quick and chosen == default else chosen
@@ -200,7 +201,7 @@ class Bringing:
     def __init__(self, model: RidgeFromSums) -> None:
         self.model = model
 
-    def fit(self, X: Any, y: Any, ids: Any) -> Self:
+    def fit(self, X: Matrix, y: npt.NDArray[Any], ids: object) -> Self:
         """Let the model learn, and the clients keep their rows."""
         self.model.fit(X, y)
         self._X, self._y, ids = X, y, np.asarray(ids)
@@ -208,7 +209,7 @@ class Bringing:
         self._ids = ids[self._order]
         return self
 
-    def brought(self, ids: Any) -> tuple[Any, Any]:
+    def brought(self, ids: object) -> tuple[Any, Any]:
         """Rows and labels of these ids, as a request brings them."""
         at = self._order[np.searchsorted(self._ids, np.asarray(ids))]
         return self._X[at], self._y[at]

@@ -23,18 +23,14 @@ def make_margin(
     heights: str = "sphere",
     random_state: int = 0,
 ) -> Table:
-    """Rows on the part of the unit sphere where ``|u'x| > margin``, labelled by the sign of ``u'x``.
+    """Rows of norm 1 on the part of the unit sphere where ``|u'x| > margin``, labelled -1 or 1 by the sign of ``u'x``.
 
-    The direction u is uniform on the sphere and depends on the seed and the number of features alone. The
-    component along u is drawn from its distribution, so that no margin takes long, and the direction across u is
-    uniform.
+    The direction u is uniform on the sphere and depends on the seed and the number of features alone. The component
+    along u is drawn from its distribution, so that no margin takes long, and the direction across u is uniform.
 
     Parameters
     ----------
-    n_samples : int, default=200_000
-        How many rows.
-    n_features : int, default=100
-        How many numbers a row has.
+    n_samples, n_features : int
     margin : float, default=0.1
         At least 0, at most ``1 - 1e-12``. Every row keeps it after rounding too.
     heights : "sphere" or "uniform", default="sphere"
@@ -42,11 +38,6 @@ def make_margin(
         where there are many features; or uniformly between the margin and 1.
     random_state : int, default=0
         Decides everything.
-
-    Returns
-    -------
-    Table
-        float64 rows of norm 1; labels -1 and +1.
 
     Examples
     --------

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.cluster import KMeans
 
+from erasable.core.arrays import Matrix
 from erasable.errors import ConfigurationError, InputError
 from erasable.tables import Split, Table
 from erasable.tables.arrays import read_sparse
@@ -81,7 +82,7 @@ def load_purchase(path: str | os.PathLike[str]) -> Split:
     return Table(X, _two_means(X), name="purchase", fitted=_FITTED).split(test_size=0.2, random_state=0)
 
 
-def _two_means(X: Any) -> npt.NDArray[np.int64]:
+def _two_means(X: Matrix) -> npt.NDArray[np.int64]:
     """Which of two clusters each row is in, -1 or +1.
 
     On sparse float64 rows the sums of the centres are sums of integers, so they do not depend on the order of threads.

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import cho_factor, cho_solve
 
-from erasable.core.arrays import Float64s
+from erasable.core.arrays import Float64s, Matrix
 from erasable.errors import ConfigurationError, InputError
 from erasable.research.theory.linear import Bound, threshold
 from erasable.validation import count, number_between, number_not_negative, positive_number, probability, seed
@@ -47,7 +47,7 @@ class Encounters:
 
 
 def encounters(
-    X: Any, *, lam: float, tau: float, orders: Any = None, n_orders: int = 8, random_state: int = 0
+    X: Matrix, *, lam: float, tau: float, orders: Any = None, n_orders: int = 8, random_state: int = 0
 ) -> Encounters:
     """Run Algorithm 1 on the rows in several orders and average what it meets.
 
@@ -125,7 +125,9 @@ class _Run:
                 M = cho_solve(cho_factor(A, lower=True), np.eye(d))
 
 
-def deletion_probabilities(weights: Any, K_total: int, *, n_draws: int = 64, random_state: int = 0) -> Float64s:
+def deletion_probabilities(
+    weights: npt.ArrayLike, K_total: int, *, n_draws: int = 64, random_state: int = 0
+) -> Float64s:
     """For each row the probability that it is among ``K_total`` deletions drawn without replacement.
 
     Equal weights give ``K_total`` over their number. Otherwise: give each row an exponential clock with its weight as
@@ -153,7 +155,9 @@ def deletion_probabilities(weights: Any, K_total: int, *, n_draws: int = 64, ran
     return out
 
 
-def core_deletions(met: Encounters, weights: Any, K_total: int, *, n_draws: int = 64, random_state: int = 0) -> Bound:
+def core_deletions(
+    met: Encounters, weights: npt.ArrayLike, K_total: int, *, n_draws: int = 64, random_state: int = 0
+) -> Bound:
     """The expected number of core rows among ``K_total`` deletions, for any weights.
 
     ``sum over rows of P(kept) P(deleted)``, with the frequencies of the orders tried: the first half of Theorem 4.4.
@@ -164,7 +168,7 @@ def core_deletions(met: Encounters, weights: Any, K_total: int, *, n_draws: int 
 
 
 def leverage_core_deletions(
-    met: Encounters, weights: Any, K_total: int, *, n_draws: int = 64, random_state: int = 0
+    met: Encounters, weights: npt.ArrayLike, K_total: int, *, n_draws: int = 64, random_state: int = 0
 ) -> Bound:
     """A bound on the expected number of core rows among ``K_total`` deletions by leverages alone, for any weights.
 
@@ -177,7 +181,7 @@ def leverage_core_deletions(
     return Bound(value, value >= K_total, "Theorem 4.4, second half, repaired", (ORDER, WEIGHTED, AVERAGED))
 
 
-def printed_core_deletions(met: Encounters, weights: Any, K_total: int) -> Bound:
+def printed_core_deletions(met: Encounters, weights: npt.ArrayLike, K_total: int) -> Bound:
     """``K_total T**kappa`` times the mean of ``x'Mbar x`` under the weights: second half of Theorem 4.4, times K.
 
     It bounds the expected number only under conditions the theorem does not state:
@@ -207,7 +211,7 @@ def exhaustion_probability(expected: Bound, K: int) -> Bound:
 
 
 def total_deletions(
-    met: Encounters, weights: Any, *, K: int, c: float, n_draws: int = 64, random_state: int = 0
+    met: Encounters, weights: npt.ArrayLike, *, K: int, c: float, n_draws: int = 64, random_state: int = 0
 ) -> Bound:
     """How many deletions there may be before the probability of more than K core deletions passes c (Theorem 4.4)."""
     K, c = count(K, "K", 0), probability(c, "c")
@@ -220,7 +224,7 @@ def total_deletions(
     return Bound(float(low), low <= K, "Theorem 4.4, first half, Markov", (ORDER, WEIGHTED, AVERAGED))
 
 
-def printed_total_deletions(met: Encounters, weights: Any, *, K: int, c: float) -> Bound:
+def printed_total_deletions(met: Encounters, weights: npt.ArrayLike, *, K: int, c: float) -> Bound:
     """``c K`` over the expected core deletions of one draw: Theorem 4.4 as printed, solved for ``K_total``."""
     K, c = count(K, "K"), probability(c, "c")
     one = printed_core_deletions(met, weights, 1)
@@ -264,7 +268,7 @@ def deletion_time(K: int, K_total: float, *, core_time: float = 1.0) -> Bound:
     return Bound(value, share >= 1.0, "Theorem 4.6", ("at most K of K_total deletions are expected in the core set",))
 
 
-def _rows(X: Any) -> Float64s:
+def _rows(X: Matrix) -> Float64s:
     X = np.asarray(X)
     if X.ndim != 2 or 0 in X.shape or X.dtype.kind not in "biuf" or not np.isfinite(X).all():
         raise InputError(f"X must be a two-dimensional array of finite numbers with a row and a column; got {X.shape}.")
@@ -275,7 +279,7 @@ def _rows(X: Any) -> Float64s:
     return Z
 
 
-def _weights(weights: Any) -> Float64s:
+def _weights(weights: npt.ArrayLike) -> Float64s:
     mu = np.asarray(weights)
     right = mu.ndim == 1 and mu.dtype.kind in "iuf" and len(mu) > 0 and bool(np.isfinite(mu).all())
     if not right or (mu < 0).any() or not mu.any():
@@ -287,7 +291,7 @@ def _weights(weights: Any) -> Float64s:
     return np.asarray(scaled / scaled.sum(), dtype=np.float64)
 
 
-def _matching(weights: Any, met: Encounters) -> Float64s:
+def _matching(weights: npt.ArrayLike, met: Encounters) -> Float64s:
     mu = _weights(weights)
     if len(mu) != len(met.leverage):
         raise InputError(f"weights must hold one number for each of {len(met.leverage)} rows; got {len(mu)}.")
