@@ -326,19 +326,6 @@ def test_where_a_class_has_no_rows_the_decision_stays():
     assert clf.intercept_.tolist() == [0.0]
 
 
-def test_balanced_weights_are_those_of_the_survivors():
-    clf = ErasableClassifier(threshold=0.02, loss="logistic", class_weight="balanced").fit(X, THREE, ids=IDS)
-    twos = [i for i, c in zip(clf.core_ids_, clf._model.core.labels(), strict=True) if c == 2]
-    clf.forget(ids=twos[1:])
-    verify(clf)
-    clf.forget(ids=twos[:1])
-    kept = [IDS.index(i) for i in clf.core_ids_]
-    again = ErasableClassifier(threshold=0.02, loss="logistic", class_weight="balanced")
-    again.fit(X[kept], THREE[kept], ids=[IDS[i] for i in kept])
-    assert clf.state_digest() == again.state_digest() == verify(clf).digest
-    assert clf.classes_.tolist() == [0, 1]
-
-
 @pytest.mark.parametrize(
     ("class_weight", "said"),
     [

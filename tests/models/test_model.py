@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import subprocess
-import sys
 from typing import Any
 
 import numpy as np
@@ -118,16 +116,6 @@ def positions(model: Model) -> list[int]:
 
 
 # -- learning and forgetting -------------------------------------------------------------------------------------
-
-
-def test_no_model_needs_scikit_learn():
-    code = (
-        "import sys; import erasable.models.files, erasable.models.heads, erasable.models.configuration\n"
-        "found = sorted(name for name in sys.modules if name.split('.')[0] in ('sklearn', 'pandas', 'pyarrow'))\n"
-        "assert not found, found[:5]"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
 
 
 @every
