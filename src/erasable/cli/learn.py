@@ -344,33 +344,42 @@ class EngineOptions:
         return Torch() if self.engine == "torch" else Local(processes=self.workers)
 
 
+@dataclass(frozen=True)
+class ScoreOptions:
+    """Whether and how the model is scored."""
+
+    test: Annotated[
+        Path | None,
+        typer.Option(help="A table of the same columns: report how well the model predicts it.", readable=False),
+    ] = None
+    score: Annotated[
+        bool, typer.Option("--score/--no-score", help="Predict some rows before they are learnt, and report how well.")
+    ] = True
+
+
+Data = Annotated[
+    list[str],
+    typer.Argument(
+        help="The table: .parquet, .csv, .npz, .svmlight (text also with .gz, .bz2, .zst), or several .csv or several "
+        ".parquet, or a pattern of names; a folder or a URL of .parquet; or `-` for CSV or an Arrow stream on standard "
+        "input."
+    ),
+]
+Out = Annotated[
+    Path,
+    typer.Option("-o", "--out", help="The model file. If it exists, the rows are added to its model.", readable=False),
+]
+
+
 def learn(
-    data: Annotated[
-        list[str],
-        typer.Argument(
-            help="The table: .parquet, .csv, .npz, .svmlight (text also with .gz, .bz2, .zst), or several .csv or "
-            "several .parquet, or a pattern of names; a folder or a URL of .parquet; or `-` for CSV or an Arrow stream "
-            "on standard input."
-        ),
-    ],
-    out: Annotated[
-        Path,
-        typer.Option(
-            "-o", "--out", help="The model file. If it exists, the rows are added to its model.", readable=False
-        ),
-    ],
+    data: Data,
+    out: Out,
     columns: ColumnOptions,
     csv: CsvOptions,
     model: ModelOptions,
     file: FileOptions,
     engine: EngineOptions,
-    test: Annotated[
-        Path | None,
-        typer.Option(help="A table of the same columns: report how well the model predicts it.", readable=False),
-    ] = None,
-    score: Annotated[
-        bool, typer.Option("--score/--no-score", help="Predict some rows before they are learnt, and report how well.")
-    ] = True,
+    scoring: ScoreOptions,
     timeout: Timeout = 60,
     as_json: Json = False,
 ) -> None:
@@ -397,17 +406,9 @@ def learn(
 
     - `cat more.csv | erasable learn - --label churned --id row_id -o model.erasable`
 
-    - `erasable learn data.csv --kernel rbf --gamma 0.5 --scaling 10 -o curved.erasable`
-
-    - `erasable learn data.csv --loss logistic --alpha 0.1 --class-weight balanced -o rare.erasable`
-
     - `erasable learn data.csv --id row_id --selection independent --rate 0.1 --loss logistic -o model.erasable`
 
     - `erasable learn homes.csv --target price --target-range 0:1000000 --id home -o prices.erasable`
-
-    - `erasable learn data.csv --id row_id --id-type str --label-type int -o model.erasable`
-
-    - `erasable learn submissions.csv --id chosen_by_senders --random-state secret -o model.erasable`
 
     - `erasable learn "s3://visits/*.parquet" --engine dask --scheduler tcp://10.0.0.1:8786 --id row_id -o m.erasable`
     """
@@ -422,13 +423,13 @@ def learn(
             parameters=parameters,
             options=file.record(where),
             dialect=csv.dialect,
-            test=test,
-            score=score,
+            test=scoring.test,
+            score=scoring.score,
             timeout=timeout,
             watch=bars.tick,
         )
     note_doubt(out)
-    _show(out, done, test, rounds=engine.engine is not None, as_json=as_json)
+    _show(out, done, scoring.test, rounds=engine.engine is not None, as_json=as_json)
 
 
 def _show(out: Path, done: TableLearnt, test: Path | None, *, rounds: bool, as_json: bool) -> None:

@@ -32,15 +32,18 @@ _BY_POSITION = (
 )
 
 
+Data = Annotated[
+    list[str],
+    typer.Argument(
+        help="The table, or several files of one, as for `learn`; `-` is standard input. Columns are found by name if "
+        "the model has their names, else taken in their order."
+    ),
+]
+
+
 def predict(
     model: ModelPath,
-    data: Annotated[
-        list[str],
-        typer.Argument(
-            help="The table, or several files of one, as for `learn`; `-` is standard input. Columns are found by name "
-            "where the model has their names, else taken in their order."
-        ),
-    ],
+    data: Data,
     csv: CsvOptions,
     out: Annotated[
         str | None, typer.Option("-o", "--out", help="A .csv or .jsonl file. [default: CSV on standard output]")
@@ -52,10 +55,7 @@ def predict(
         str | None, typer.Option(help="Column of known labels, printed next to the predictions, which are scored.")
     ] = None,
     target: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="The same for a regression: column of known numbers. Repeat it for several.", metavar="COLUMN"
-        ),
+        list[str] | None, typer.Option(help="For a regression: column of known numbers.", metavar="COLUMN")
     ] = None,
     ignore: Annotated[
         list[str] | None,
@@ -69,9 +69,8 @@ def predict(
 ) -> None:
     """Predict labels, or numbers, for the rows of a table, which may be larger than memory.
 
-    A table that lacks a column of the model is refused, by its name; columns that the model does not know are left
-    alone, and named on standard error unless `--ignore` names them. A model with a schema takes raw tables, and reports
-    which cells were missing, unknown, unparsable or clipped.
+    A table that lacks a column of the model is refused. Columns that the model does not use are named on standard error
+    unless `--ignore` names them. A model with a schema takes raw tables, and counts cells that it could not use.
 
     For example:
 

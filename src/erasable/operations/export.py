@@ -75,8 +75,7 @@ def export(
 
     An export is a copy: rows that are forgotten later are not forgotten in it. After ``forget``, export again to the
     same path: the old file is replaced and overwritten, as far as the file system allows. The same state gives the same
-    bytes, with the same versions of ``erasable`` and ``onnx``. The contents of the files are described in
-    ``docs/commands.md``, the inputs of models with a schema in ``docs/schemas.md``.
+    bytes, with the same versions of ``erasable`` and ``onnx``. ``docs/commands.md`` describes the files.
 
     Parameters
     ----------
@@ -97,13 +96,10 @@ def export(
 
     Raises
     ------
-    InputTypeError
-        When the model is not linear.
-    NoRowsError
-        When every row was forgotten, so that there are no weights.
+    InputTypeError, NoRowsError
+        When the model is not linear, or has no rows and so no weights.
     ConfigurationError
-        When the format is unknown, ``onnx`` is not installed, another file exists at the path, or ``encoded`` does not
-        apply.
+        When an option does not apply, ``onnx`` is not installed, or another file exists at the path.
     StoreError
         When the file cannot be written; the old one is then unchanged.
 

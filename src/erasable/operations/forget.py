@@ -54,7 +54,6 @@ def forget(
     Parameters
     ----------
     path : str or path
-        The model file.
     ids, subjects : list or Names, optional
         The rows to forget.
     receipt : str or path, optional
@@ -71,7 +70,7 @@ def forget(
     ReceiptNotWrittenError
         When the rows are forgotten and the receipt could not be written.
     """
-    requested_at = datetime.now(UTC)
+    requested_at, target = datetime.now(UTC), None if receipt is None else Path(receipt)
     file = ModelFile(path, timeout=timeout, key=key, after_only=after_only)
     (id_type, subject_type), spelling = file.key_types(), file.spelling()
     request = Request(
@@ -80,7 +79,6 @@ def forget(
         request_id,
         requested_at,
     )
-    target = None if receipt is None else Path(receipt)
     kept = None if target is None or key is None else _kept(target, request, after_only, key, file)
     with nullcontext(None) if target is None or kept is not None else reserved_receipt(target) as put:
         report = file.forget_together([request], digests=True)[0]

@@ -184,8 +184,7 @@ def learn_table(
     """Learn the rows of a table into a model file, new or existing: all of them, or none.
 
     The model is that of ``fit``, or of one more ``partial_fit``, with all rows of the table. With ``order="hashed"`` a
-    file that does not fit the budget is read twice, and again while rows are left over; standard input can be read only
-    once and has to fit.
+    table that does not fit the budget is read twice or more, so standard input has to fit.
 
     Parameters
     ----------
@@ -193,13 +192,10 @@ def learn_table(
         The model file. If it exists, the rows are added to its model, and all arguments must agree with it.
     source : str, path, list of these, or binary file object
         As in ``erasable.tables.stream_table``.
-    columns : Columns, optional
+    columns, options, dialect : Columns, LearnOptions and Dialect, optional
     parameters : mapping, optional
         Of ``ErasableKernelClassifier`` if ``"kernel"`` is among them, else of ``ErasableRegressor`` or
         ``ErasableClassifier``. Labels in arguments may be texts, whatever the table's type is.
-    options : LearnOptions, optional
-    dialect : Dialect, optional
-        How CSV text is written, in ``test`` too.
     test : str or path, optional
         A table of the same columns to score the model with after learning.
     score : bool, default=True
@@ -233,17 +229,19 @@ def learn_table(
             "all labels are the same, and so would all predictions be. Name the column of the labels with label=, or "
             "fix the classes that will come later with classes=."
         )
-    tested = None
-    if test is not None:
-        named: dict[str, Any] = {"label": task.label, "targets": task.targets, "ignore": task.columns.ignore}
-        tested = score_table(read_model(path)[0], test, **named, dialect=dialect)
+    tested = None if test is None else task.score_test(read_model(path)[0])
     judged = tested or task.score
-    if judged is not None and judged.no_better_than_constant and judged.rows >= _ENOUGH_TO_JUDGE:
-        remedy = REMEDY if isinstance(judged, Scores) else NUMERIC_REMEDY
-        found[WeakModelWarning].append(f"predictions are no better than a constant: {remedy}.")
-    weak = found[EmptiedClassWarning] + found[WeakModelWarning]
+    weak = found[EmptiedClassWarning] + found[WeakModelWarning] + _weakness(judged)
     hints = [*found[SortedRowsWarning], *task.hints(report, judged)]
     return TableLearnt(report, stored_bytes(path), task.score, tested, weak, hints, task.stream.encoding)
+
+
+def _weakness(judged: Scores | RegressionScores | None) -> list[str]:
+    """Return a warning if predictions are no better than a constant."""
+    if judged is None or not judged.no_better_than_constant or judged.rows < _ENOUGH_TO_JUDGE:
+        return []
+    remedy = REMEDY if isinstance(judged, Scores) else NUMERIC_REMEDY
+    return [f"predictions are no better than a constant: {remedy}."]
 
 
 @contextmanager
@@ -349,6 +347,12 @@ class _Task:
             self.score = scores_of(rows.y, model.classes, model.predict_proba(rows.X), model.predict(rows.X))
         else:
             self.score = regression_scores_of(rows.y, model.predict(rows.X))
+
+    def score_test(self, model: Model) -> Scores | RegressionScores:
+        """Score the model with the test table."""
+        assert self.test is not None
+        columns: dict[str, Any] = {"label": self.label, "targets": self.targets, "ignore": self.columns.ignore}
+        return score_table(model, self.test, **columns, dialect=self.dialect)
 
     def hints(self, report: LearnReport, judged: Scores | RegressionScores | None) -> list[str]:
         """Return advice on what to change, from the number of rows that were stored and from the scores."""

@@ -249,34 +249,30 @@ class ModelFile:
     ) -> LearnReport:
         """Learn the rows of all blocks as one call, then write the file once: all of it, or nothing.
 
-        With ``order="hashed"``, the default, rows are decided in the order of the hashes of their ids, and the blocks
-        are read several times if they do not fit ``budget_bytes``. With ``order="given"`` rows are decided in the given
-        order, in one pass. The lock is held until all rows are learnt, so forgetting waits that long.
+        With ``order="hashed"``, the blocks are read several times if they do not fit ``budget_bytes``; with
+        ``order="given"``, once. The lock is held until all rows are learnt, so forgetting waits that long.
 
         Parameters
         ----------
         blocks : iterable of Table
-            Anything with ``X``, ``y``, ``ids`` and ``subjects``, and optionally ``weights``: a list, or another
-            iterable that can be read again. An iterator or a pipe, which cannot, has to fit ``budget_bytes`` unless
-            rows are decided in the given order. It must not change the same file: that would wait for itself.
+            Anything with ``X``, ``y``, ``ids`` and ``subjects``, and optionally ``weights``. If it can be read only
+            once, it has to fit ``budget_bytes`` unless rows are decided in the given order.
         new : estimator, optional
             An unfitted model to start with if the file does not exist; it is not changed. With ``kappa`` it needs
-            ``horizon`` too, since the number of rows is not known when the first block is read. Without it a missing
-            file is an error. If the file exists, its model must have these parameters.
+            ``horizon`` too. If the file exists, its model must have these parameters.
         skip_known : bool, default=False
             Skip rows whose ids are stored instead of refusing all rows, so that a table can be sent again. Rows that
             were offered before and not kept left no trace: they are decided again.
         replace : bool, default=False
             Learn rows whose ids are stored in place of those: a correction. *Law*: the file is that of forgetting all
             ids of these rows, then learning the rows; but it is written once, and a crash leaves it as before or as
-            after. Whether a corrected row is kept is decided anew. The old rows are erased as ``forget`` erases them,
-            without a receipt: if you want one, forget first. The blocks must be readable twice.
+            after. The old rows are erased without a receipt. The blocks must be readable twice.
         allow_no_subject : bool, default=False
             As in ``ErasableClassifier.fit``.
         progress : callable, optional
             Called with the number of rows done.
         mode : int, default=0o600
-            Permissions of a new file, as in ``save``; an existing file keeps its own.
+            Permissions of a new file, as in ``save``.
         budget_bytes : int, default=256 MiB
             About how many bytes of rows are held at a time. It changes the number of passes and nothing else.
         suppressed : callable, optional
