@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
 
-from erasable import ErasableClassifier, ErasableKernelClassifier, ErasableRegressor, load
+from erasable import ErasableClassifier, ErasableRegressor, load
 from erasable.engines import Engine, Local, engine_of
 from erasable.errors import ConfigurationError, EngineError, ErasableError, InputError
 from erasable.features import FrozenMap
@@ -343,9 +343,3 @@ def test_a_part_that_cannot_be_read_is_named_and_nothing_is_learnt(tmp_path, pro
             with pytest.raises(InputError, match=r"part-1\.parquet"):
                 clf.learn_blocks(stream)
             assert not clf.__sklearn_is_fitted__()
-
-
-def test_a_kernel_has_threads_and_processes_too(processes):
-    whole = in_two_calls(ErasableKernelClassifier(threshold=0.5))
-    for engine in (small(Local(threads=2)), processes):
-        assert in_two_calls(ErasableKernelClassifier(threshold=0.5, engine=engine)) == whole

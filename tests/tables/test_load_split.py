@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from erasable.errors import ConfigurationError, InputError, InputTypeError
+from erasable.errors import ConfigurationError, InputError
 from erasable.tables import load_split, load_table
 from tests.schemas import raw
 from tests.tables.cases import IDS, SUBJECTS, N, X, Y, assert_same, refused
@@ -32,13 +32,6 @@ def test_three_files_are_a_split(tmp_path):
     assert split.train.name == split.test.name == "set"
     assert type(split.train.X) is type(split.test.X) is sp.csr_array
     assert split.train.X.dtype == np.float32
-
-
-def test_labels_are_enough(tmp_path):
-    split = load_split(str(write(tmp_path)))
-    assert split.train.ids is split.train.subjects is split.test.subjects is None
-    assert_same(load_table(tmp_path / "set_train.npz"), split.train)
-    assert_same(load_table(tmp_path / "set_test.npz"), split.test)
 
 
 def test_other_files_are_divided_by_a_seed(tmp_path):
@@ -87,25 +80,15 @@ def test_files_that_do_not_fit_are_refused(tmp_path, changes, says):
 
 
 def test_archives_have_no_columns_to_name(tmp_path):
-    with refused(ConfigurationError, "y_train"):
-        load_split(write(tmp_path), label="kind")
+    for roles in ({"label": "kind"}, {"ignore": ["key"]}):
+        with refused(ConfigurationError, "ignore name columns", "y_train"):
+            load_split(write(tmp_path), **roles)
 
 
 def test_a_division_that_leaves_nothing_is_refused(tmp_path):
     np.savez(tmp_path / "all.npz", X=X, y=Y)
     with refused(ConfigurationError, "both sides"):
         load_split(tmp_path / "all.npz", test_size=12)
-
-
-def test_columns_can_be_ignored(tmp_path):
-    lines = [f"{i},{a},{y}" for i, a, y in zip(IDS, X[:, 0], Y, strict=True)]
-    (tmp_path / "all.csv").write_text("\n".join(["key,a,kind", *lines]))
-    with pytest.raises(InputTypeError, match="'key'"):
-        load_split(tmp_path / "all.csv", label="kind")
-    split = load_split(tmp_path / "all.csv", label="kind", ignore=["key"])
-    assert split.train.feature_names == split.test.feature_names == ("a",)
-    with refused(ConfigurationError, "ignore name columns"):
-        load_split(write(tmp_path), ignore=["key"])
 
 
 def test_a_schema_encodes_the_rows_of_both_sides(tmp_path):

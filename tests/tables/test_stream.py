@@ -339,19 +339,6 @@ def test_what_is_wrong_late_is_told_with_its_rows(tmp_path, small_text_blocks):
         list(stream_table(tmp_path / "q.txt", subject="qid", block_bytes=1))
 
 
-def test_damaged_files_are_refused_as_in_one_piece(tmp_path):
-    for file in good_files(tmp_path):
-        whole = file.read_bytes()
-        assert_same(together(stream_table(file, block_bytes=100)), load_table(file))
-        for length in (0, 1, 4, 10, len(whole) // 2, len(whole) - 1):
-            file.write_bytes(whole[:length])
-            with refused(InputError, file.name):
-                list(stream_table(file, block_bytes=100))
-        file.write_bytes(SECRET_TEXT.encode() * 100)
-        with refused(ErasableError, file.name):
-            list(stream_table(file))
-
-
 def test_a_wrong_checksum_of_a_packed_archive_is_noticed(tmp_path):
     np.savez_compressed(tmp_path / "t.npz", X=np.eye(50), y=np.arange(50))
     with zipfile.ZipFile(tmp_path / "t.npz") as archive:
@@ -475,24 +462,6 @@ def test_rows_need_no_labels(tmp_path):
     assert rows.X.tolist() == [[2, 1], [4, 3]]
 
 
-def test_what_is_read_whole_is_no_less_than_the_blocks(tmp_path):
-    (tmp_path / "t.csv").write_text("a,who,of\n1,x,\n2,y,7\n3,z,8\n")
-    rows = columns(tmp_path / "t.csv", id="who", subject="of")
-    assert rows.X.tolist() == [[1], [2], [3]]
-    assert rows.ids.tolist() == ["x", "y", "z"]
-    assert rows.subjects.tolist() == [None, 7, 8]
-    assert [type(s) for s in rows.subjects[1:]] == [int, int]
-    blocks = list(stream_table(tmp_path / "t.csv", label=None, labelled=False, id="who", subject="of", block_bytes=1))
-    assert [b.X.tolist() for b in blocks] == [[[1]], [[2]], [[3]]]
-    assert [b.ids.tolist() for b in blocks] == [["x"], ["y"], ["z"]]
-    assert [b.subjects.tolist() for b in blocks] == [[None], [7], [8]]
-    (tmp_path / "t.txt").write_text("1 1:2\n0 2:3\n")
-    rows = columns(tmp_path / "t.txt")
-    assert type(rows.X) is sp.csr_array
-    assert rows.X.toarray().tolist() == [[2, 0], [0, 3]]
-    assert rows.y.tolist() == [1, 0]
-
-
 def test_columns_that_are_not_asked_for_may_be_anything(tmp_path, small_text_blocks):
     file = tmp_path / "t.csv"
     file.write_text("a,x,x,,label\n1,p,q,,0\n2,3,,7,1\n")
@@ -529,19 +498,6 @@ def test_odd_lists_of_features_are_refused(tmp_path, features):
     (tmp_path / "t.csv").write_text("a,b,label\n1,2,3\n")
     with refused(ErasableError, "features must"):
         load_table(tmp_path / "t.csv", features=features, labelled=False)
-
-
-def test_labels_are_needed_unless_it_is_said_that_they_are_not(tmp_path):
-    (tmp_path / "t.csv").write_text("a,b\n1,2\n")
-    pq.write_table(pa.table({"a": [1.0], "b": [2.0]}), tmp_path / "t.parquet")
-    np.savez(tmp_path / "t.npz", X=np.eye(2))
-    for source in (tmp_path / "t.csv", tmp_path / "t.parquet", tmp_path / "t.npz", io.BytesIO(b"a,b\n1,2\n")):
-        with refused(InputError):
-            load_table(source)
-        if not hasattr(source, "seek"):
-            assert load_table(source, labelled=False).y is None
-    with refused(InputTypeError, "label must"):
-        stream_table(tmp_path / "t.csv", label=None)
 
 
 def test_a_pipe_is_read_whole_or_in_blocks_once():
@@ -585,9 +541,3 @@ def test_columns_can_be_left_alone_whatever_they_hold(tmp_path, ending):
         load_table(path, ignore=["label"])
     with pytest.raises(InputTypeError):
         load_table(path, ignore="when")
-
-
-def test_files_without_names_have_no_columns_to_leave_alone(tmp_path):
-    np.savez(tmp_path / "t.npz", X=np.eye(3), y=[0, 1, 0])
-    with pytest.raises(ConfigurationError):
-        load_table(tmp_path / "t.npz", ignore=["a"])

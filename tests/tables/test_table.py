@@ -5,7 +5,6 @@ import pytest
 import scipy.sparse as sp
 from sklearn.model_selection import train_test_split
 
-from erasable import ErasableClassifier, verify
 from erasable.errors import ConfigurationError, InputError, InputTypeError
 from erasable.tables import Split, Table
 from tests.tables.cases import (
@@ -24,10 +23,6 @@ from tests.tables.cases import (
 )
 
 FULL = Table(X, Y, IDS, SUBJECTS, "small", COLUMNS, "The labels were fitted.")
-
-
-def test_counts():
-    assert (FULL.n_rows, FULL.n_features) == X.shape
 
 
 def test_lists_become_arrays_that_keep_their_values():
@@ -160,11 +155,6 @@ def test_split_refuses_an_empty_side_and_bad_parameters(test_size, seed, kind, s
         FULL.split(test_size, seed)
 
 
-def test_one_row_cannot_be_split():
-    with refused(ConfigurationError, "1 of 1"):
-        FULL.take([0]).split()
-
-
 @pytest.mark.parametrize(
     ("parts", "kind", "says"),
     [
@@ -197,13 +187,3 @@ def test_rows_may_have_no_labels():
 def test_both_sides_need_the_same_features():
     with refused(InputError, "3 features", "2"):
         Split(FULL, Table(X[:, :2], Y))
-
-
-@pytest.mark.parametrize("container", [np.asarray, sp.csr_array])
-def test_a_table_can_be_learnt_and_forgotten(container):
-    train = Table(container(X), [f"class {v}" for v in Y], IDS, SUBJECTS).split(2).train
-    clf = ErasableClassifier(capacity=0.1)
-    clf.fit(train.X, train.y, ids=train.ids, subjects=train.subjects, allow_no_subject=True)
-    clf.forget(subjects=["person 1"])
-    clf.forget(ids=[train.ids[0]])
-    assert verify(clf)

@@ -299,14 +299,13 @@ class _Watch:
             if self.inside and len(at):
                 self.opened = self._line_of(text, int(at[-1]))
             return at
-        closed, turns = 0 if self.closed_last else -1, []
+        closed, opened, turns = 0 if self.closed_last else -1, -1, []
         for i in at.tolist():
             if not self.inside:
                 self.inside = closed == i - 1 or bool(self.ends[text[i - 1]])
                 if not self.inside:
                     continue
-                if closed != i - 1:
-                    self.opened = self._line_of(text, i)
+                opened = opened if closed == i - 1 else i
             elif text[i + 1] == _QUOTE or self.ends[text[i + 1]]:
                 self.inside, closed = False, i
             else:
@@ -316,6 +315,8 @@ class _Watch:
                     "where another character is between cells."
                 )
             turns.append(i)
+        if self.inside and opened >= 0:
+            self.opened = self._line_of(text, opened)
         self.closed_last = closed == len(codes) - 2
         return np.array(turns, dtype=np.intp)
 
