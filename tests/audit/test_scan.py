@@ -566,12 +566,16 @@ def test_a_name_in_a_description_and_under_a_key_that_stands_twice_is_found(tmp_
 TENSOR = {"dtype": "U8", "shape": [2], "data_offsets": [0, 2]}
 
 
-def test_the_checksum_and_the_names_of_shards_are_no_ids(tmp_path, monkeypatch):
-    X = RNG(0).standard_normal((60, 20))
-    clf = ErasableClassifier(threshold=0.01).fit(X, X[:, 0] > 0, ids=np.arange(60))
+def test_the_checksum_and_numbers_in_the_header_of_a_model_are_no_ids(tmp_path):
+    X = RNG(0).standard_normal((600, 20))
+    clf = ErasableClassifier(threshold=0.01).fit(X, X[:, 0] > 0, ids=np.arange(10**6, 10**6 + 600))
     saved(clf, tmp_path)
     data = (tmp_path / "model.erasable").read_bytes()
-    meta = json.loads(json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])["__metadata__"]["erasable"])
+    header = data[8 : 8 + int.from_bytes(data[:8], "little")]
+    numbers = [n for n in range(1000, 9999) if str(n).encode() in header]
+    assert numbers
+    assert scan(tmp_path, RNG(1).standard_normal((len(numbers), 20)), ids=numbers).clean
+    meta = json.loads(json.loads(header)["__metadata__"]["erasable"])
     pieces = [meta["checksum"], meta["checksum"][:12], meta["checksum"][20:40], int(meta["capacity_units"])]
     assert scan(tmp_path, X[:4] + 1.0, ids=pieces).clean
 
@@ -597,17 +601,6 @@ def test_a_subject_among_ids_and_an_id_among_subjects_are_found(tmp_path):
     assert [(r.what, r.row) for r in found.remains] == [("subject", 0)]
     found = scan(tmp_path, others, ids=["owner-003", "owner-03", "10003"])
     assert {(r.what, r.row) for r in found.remains} == {("id", 0), ("id", 2)}
-
-
-def test_numbers_in_the_header_of_a_model_are_no_ids(tmp_path):
-    X = RNG(0).standard_normal((3000, 20))
-    clf = ErasableClassifier(threshold=0.01).fit(X, X[:, 0] > 0, ids=np.arange(10**6, 10**6 + 3000))
-    saved(clf, tmp_path)
-    header = (tmp_path / "model.erasable").read_bytes()[8:3000]
-    numbers = [n for n in (1680, 1848, 4096, 2048, *range(1000, 9999)) if str(n).encode() in header]
-    assert numbers
-    others = RNG(1).standard_normal((len(numbers), 20))
-    assert scan(tmp_path, others, ids=numbers).clean
 
 
 def test_a_model_whose_rows_cannot_be_compared_is_named(tmp_path):
@@ -742,25 +735,29 @@ def test_sparse_rows_of_a_model_are_compared_as_dense_ones(tmp_path, cut):
 ROW = RNG(11).standard_normal((1, 12))
 
 
-def said(folder, text, *, id="visit-00042", **more):
+def said(folder, text, *, id="visit-00042"):
     (folder / "service.log").write_bytes(text if isinstance(text, bytes) else text.encode())
-    return {(r.what, r.offset, r.length) for r in scan(folder, ROW, ids=[id], **more).remains}
+    return {(r.what, r.offset, r.length) for r in scan(folder, ROW, ids=[id]).remains}
 
 
 @pytest.mark.parametrize(
-    ("text", "at"),
+    ("id", "text", "at"),
     [
-        ("served visit-00042 in 3 ms", 7),
-        ("visit-00042", 0),
-        ('{"id":"visit-00042"}', 7),
-        (b"\x8c\x0bvisit-00042\x94.", 2),
-        ("visit-000421 visit-00042", 13),
-        ("xvisit-00042 visit-00042x _visit-00042 visit-00042- revisit-00042", None),
-        ("visit-0004 2, visit 00042", None),
+        ("visit-00042", "served visit-00042 in 3 ms", 7),
+        ("visit-00042", "visit-00042", 0),
+        ("visit-00042", '{"id":"visit-00042"}', 7),
+        ("visit-00042", b"\x8c\x0bvisit-00042\x94.", 2),
+        ("visit-00042", "visit-000421 visit-00042", 13),
+        ("visit-00042", "xvisit-00042 visit-00042x _visit-00042 visit-00042- revisit-00042", None),
+        ("visit-00042", "visit-0004 2, visit 00042", None),
+        (4711, "row 4711 deleted", 4),  # a short id counts only in text
+        (4711, "4711", 0),
+        (4711, b"\x00\x01 4711 \x02\x80", None),
+        (47114711, b"\x00\x01 47114711 \x02\x80", 3),
     ],
 )
-def test_an_id_is_found_as_a_whole_word(tmp_path, text, at):
-    assert said(tmp_path, text) == (set() if at is None else {("id", at, 11)})
+def test_an_id_is_found_as_a_whole_word(tmp_path, id, text, at):
+    assert said(tmp_path, text, id=id) == (set() if at is None else {("id", at, len(str(id)))})
 
 
 @given(before=st.integers(0, 1200), after=st.integers(0, 600))
@@ -781,13 +778,6 @@ def test_ids_of_any_letters_are_found(tmp_path, id):
     assert said(tmp_path, b"some text: " + text + b"y and more text", id=id) == set()
 
 
-def test_a_short_id_counts_only_in_text(tmp_path):
-    assert said(tmp_path, "row 4711 deleted", id=4711) == {("id", 4, 4)}
-    assert said(tmp_path, "4711", id=4711) == {("id", 0, 4)}
-    assert said(tmp_path, b"\x00\x01 4711 \x02\x80", id=4711) == set()
-    assert said(tmp_path, b"\x00\x01 47114711 \x02\x80", id=47114711) == {("id", 3, 8)}
-
-
 def test_ids_too_short_for_text_are_counted_and_still_compared_with_models(tmp_path):
     (tmp_path / "log").write_text("row 7 and row ab1 and row 123 and a.b.c.d")
     X = RNG(0).standard_normal((50, 5))
@@ -799,18 +789,21 @@ def test_ids_too_short_for_text_are_counted_and_still_compared_with_models(tmp_p
     assert {r.row for r in scan(tmp_path, RNG(1).standard_normal((4, 5)), ids=ids).remains} == {0}
 
 
-def test_subjects_are_words_too_and_the_first_row_of_each_is_named(tmp_path):
-    (tmp_path / "log").write_text("hello person-17\n")
+def test_names_are_found_in_text_and_in_names_of_files_and_a_report_holds_none(tmp_path):
     X = RNG(0).standard_normal((3, 12))
-    report = scan(tmp_path, X, subjects=["person-18", "person-17", "person-17"])
-    assert report.remains == (Remain("log", 6, 9, "subject", 1),)
-
-
-def test_an_id_in_the_name_of_a_file_is_found(tmp_path):
     (tmp_path / "exports").mkdir()
-    (tmp_path / "exports" / "visit-00042.json").write_text("{}")
-    report = scan(tmp_path, ROW, ids=["visit-00042"])
-    assert [(r.what, r.offset) for r in report.remains] == [("id in a file name", 8)]
+    (tmp_path / "exports" / "visit-00042.json").write_text("hello person-17\n")
+    (tmp_path / "dump").write_bytes(b"abc" + X[0].tobytes())
+    names = {"ids": ["a", "b", "visit-00042"], "subjects": ["person-18", "person-17", "person-17"]}
+    report = scan(tmp_path, X, **names)
+    assert report.remains == (
+        Remain("dump", 3, 96, "float64 row", 0),
+        Remain("exports/visit-00042.json", 6, 9, "subject", 1),  # the first row that has it
+        Remain("exports/visit-00042.json", 8, 11, "id in a file name", 2),
+    )
+    assert scan(tmp_path / "dump", X).remains == report.remains[:1]  # a file instead of a folder
+    for trace in ("person", "17", *(repr(float(v))[:6] for v in X.flat)):
+        assert trace not in json.dumps(report.as_json()) + repr(report)
 
 
 def test_too_many_words_that_are_nearly_an_id_are_said(tmp_path):
@@ -992,22 +985,6 @@ def test_many_rows_are_looked_for_in_batches_with_the_same_result(tmp_path, monk
     in_batches = scan(tmp_path, X, ids=known, progress=lambda done, total: seen.append((done, total)))
     assert in_batches == at_once
     assert seen[-1] == (6 * at_once.bytes, 6 * at_once.bytes)
-
-
-def test_a_report_holds_no_id_and_no_value(tmp_path):
-    X = np.full((1, 20), 0.123456)
-    X[0, ::2] = 654.321
-    (tmp_path / "log").write_bytes(b"visit-00042 " + X.tobytes())
-    report = scan(tmp_path, X, ids=["visit-00042"])
-    assert report.found == 2
-    text = json.dumps(report.as_json()) + repr(report)
-    for trace in ("00042", "0.1234", "654"):
-        assert trace not in text
-
-
-def test_a_file_alone_will_do_as_folder(tmp_path):
-    (tmp_path / "dump").write_bytes(b"abc" + ROW.tobytes())
-    assert scan(tmp_path / "dump", ROW).remains == (Remain("dump", 3, 96, "float64 row", 0),)
 
 
 @pytest.mark.parametrize(

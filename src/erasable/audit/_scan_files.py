@@ -106,17 +106,14 @@ def list_files(
     if not is_folder:
         _add_entry(found, str(root), root.name, left_out, exclude)
         return found
-    stack = [(str(root), "")]
-    while stack:
-        where, below = stack.pop()
-        try:
-            names = sorted(os.listdir(where))
-        except OSError as error:
-            found.unreadable[shown(below or ".")] = reason(error)
-            continue
-        entries = [(os.path.join(where, name), f"{below}/{name}" if below else name) for name in names]
-        folders = [entry for entry in entries if _add_entry(found, *entry, left_out, exclude)]
-        stack += reversed(folders)
+
+    def unreadable(error: OSError) -> None:
+        found.unreadable[shown(os.path.relpath(error.filename, root))] = reason(error)
+
+    for where, folders, names in os.walk(root, onerror=unreadable):
+        below = "" if where == str(root) else os.path.relpath(where, root) + "/"
+        paths = {name: (os.path.join(where, name), below + name) for name in sorted([*folders, *names])}
+        folders[:] = [name for name, path in paths.items() if _add_entry(found, *path, left_out, exclude)]
     return found
 
 
