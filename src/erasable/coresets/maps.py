@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 
-from erasable.core.arrays import Array, Float64s, Positions
+from erasable.core.arrays import Array, Float64s, Matrix, Positions
 from erasable.core.grid import Grid, described_scaling
 from erasable.core.keyed_hash import keyed_hash
 from erasable.core.names import Key
@@ -37,7 +37,7 @@ class CoreSetMap(Protocol):
         """Whether ``C(C(S) - U) = C(S) - U`` for all rows S and U, in order: what Theorem 3.1 asks of a map."""
         ...
 
-    def select(self, X: Any, y: Array, keys: Sequence[Key]) -> Positions:
+    def select(self, X: Matrix, y: Array, keys: Sequence[Key]) -> Positions:
         """Positions of the core rows, in order of selection.
 
         Parameters
@@ -66,7 +66,7 @@ def check_core_set(core_set: object) -> None:
         )
 
 
-def core_positions(core_set: CoreSetMap, X: Any, y: Array, keys: Sequence[Key]) -> Positions:
+def core_positions(core_set: CoreSetMap, X: Matrix, y: Array, keys: Sequence[Key]) -> Positions:
     """What a map selects, at least one row, once it is known to be distinct positions of rows.
 
     Raises
@@ -143,7 +143,7 @@ class LeverageThreshold:
         known = isinstance(grid.scaling, tuple)  # how many features there are
         selecting_units(self.capacity, self.threshold, grid, longest=None if known else float(grid.radius**2))
 
-    def select(self, X: Any, y: Array, keys: Sequence[Key]) -> Positions:
+    def select(self, X: Matrix, y: Array, keys: Sequence[Key]) -> Positions:
         """Positions of the core rows, ascending.
 
         Raises
@@ -208,7 +208,7 @@ class RandomSubsample:
         object.__setattr__(self, "fraction", number_between(self.fraction, "fraction", 0.0, 1.0, closed="high"))
         object.__setattr__(self, "random_state", seed(self.random_state))
 
-    def select(self, X: Any, y: Array, keys: Sequence[Key]) -> Positions:
+    def select(self, X: Matrix, y: Array, keys: Sequence[Key]) -> Positions:
         """Positions of the core rows, ascending."""
         ids = keys.tolist() if hasattr(keys, "tolist") else keys  # a NumPy integer would have another hash
         highest = np.uint64(min(int(self.fraction * 2**64), 2**64 - 1))
@@ -259,7 +259,7 @@ class SupportVectors:
 
     stable: ClassVar[bool] = False
 
-    def select(self, X: Any, y: Array, keys: Sequence[Key]) -> Positions:
+    def select(self, X: Matrix, y: Array, keys: Sequence[Key]) -> Positions:
         """Positions of the support vectors, ascending.
 
         Raises
@@ -299,7 +299,7 @@ class SupportVectors:
         return {"map": "support-vectors", "tolerance": _ON_THE_MARGIN.hex()}
 
 
-def _centred(X: Any) -> Float64s:
+def _centred(X: Matrix) -> Float64s:
     """Rows moved and stretched, all alike, to between -1 and 1: the same rows support the margin."""
     Z = np.array(X if isinstance(X, np.ndarray) else X.toarray(), dtype=np.float64)
     low, high = Z.min(axis=0), Z.max(axis=0)

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from erasable.core.arrays import Array, Int64s, Positions
+from erasable.core.arrays import Array, Int64s, Matrix, Positions
 from erasable.core.function_class import FunctionClass, Measure
 from erasable.errors import ConfigurationError
 from erasable.validation import number_between, number_not_negative, positive_number, whole_number
@@ -66,13 +66,13 @@ class SinglePass:
         """Whether C(C(S) - U) = C(S) - U is promised: when the class decides exactly."""
         return self.function_class.exact
 
-    def select(self, X: Any, y: Any = None, keys: Sequence[Any] | None = None) -> Positions:
+    def select(self, X: Matrix, y: Any = None, keys: Sequence[Any] | None = None) -> Positions:
         """Positions of the rows kept, ascending. Labels and keys play no part."""
         X = X if hasattr(X, "toarray") else np.asarray(X)
         return self.gather(X, self.function_class.start(X.shape[1]))[0]
 
     def gather(
-        self, X: Any, measure: Measure, progress: Callable[[int, int], None] | None = None
+        self, X: Matrix, measure: Measure, progress: Callable[[int, int], None] | None = None
     ) -> tuple[Positions, Array]:
         """Positions kept after the rows the measure holds already, and those rows encoded; they join the measure.
 
@@ -193,11 +193,11 @@ class Staged:
         object.__setattr__(self, "delta", number_between(delta, "delta", 0.0, 1.0, closed="high"))
         object.__setattr__(self, "max_stages", whole_number(max_stages, "max_stages", 1, 256))
 
-    def select(self, X: Any, y: Any, keys: Sequence[Any] | None = None) -> Positions:
+    def select(self, X: Matrix, y: Any, keys: Sequence[Any] | None = None) -> Positions:
         """Positions of the rows queried, in the order in which they are."""
         return self.stages(X, y).positions
 
-    def stages(self, X: Any, y: Any) -> StagedRun:
+    def stages(self, X: Matrix, y: Any) -> StagedRun:
         """The whole run, to look at."""
         X = X.toarray() if hasattr(X, "toarray") else np.asarray(X)
         return self.run(self.function_class.encode(X), y, X.shape[1])

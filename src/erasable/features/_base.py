@@ -16,6 +16,8 @@ from erasable.errors import ConfigurationError, InputError
 from erasable.validation import odd_cells
 
 NUMBERS, TEXTS, TABLES = "numbers", "texts", "tables"
+#: Raw rows in any container: numbers, texts, or a table.
+Raw = Any
 MOST_FEATURES = 2**24
 _BLOCK = 2**17  # numbers handled at once, so that temporaries stay in the processor's cache
 
@@ -40,10 +42,10 @@ class FeatureMap(ABC):
     assumptions: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
-    def __call__(self, X: Any) -> Any:
+    def __call__(self, X: Raw) -> Any:
         """Mapped rows: a float array of shape (n, n_features_out), or CSR."""
 
-    def mapped(self, X: Any) -> Any:
+    def mapped(self, X: Raw) -> Any:
         """The same rows, and where they were made: on a device they are ``core.device_rows.DeviceRows``."""
         return self(X)
 
@@ -76,7 +78,7 @@ class AbsentMap(FeatureMap):
     n_features_out: int
     takes = NUMBERS
 
-    def __call__(self, X: Any) -> Any:
+    def __call__(self, X: Raw) -> Any:
         """Refuse to learn or predict."""
         raise ConfigurationError(
             "this model was made with a feature map, which a file cannot hold: to predict or to learn, give it again "
@@ -97,7 +99,7 @@ def set_field(record: FeatureMap, name: str, value: Any) -> None:
     object.__setattr__(record, name, value)
 
 
-def as_numbers(X: Any, n_features: int | None = None) -> Any:
+def as_numbers(X: Raw, n_features: int | None = None) -> Any:
     """Rows of finite numbers: CSR where a sparse matrix came in, otherwise a float64 array of shape (n, n_features).
 
     Raises
@@ -132,7 +134,7 @@ def as_numbers(X: Any, n_features: int | None = None) -> Any:
     return rows
 
 
-def _as_array(X: Any) -> Array:
+def _as_array(X: Raw) -> Array:
     try:
         array = np.asarray(X)
         return array.astype(np.float64) if array.dtype == object else array
@@ -140,7 +142,7 @@ def _as_array(X: Any) -> Array:
         return np.empty(0, dtype=object)  # said by the caller, without the entries that the original message quotes
 
 
-def dense_blocks(X: Any, width: int) -> Iterator[tuple[slice, Float64s]]:
+def dense_blocks(X: Raw, width: int) -> Iterator[tuple[slice, Float64s]]:
     """Consecutive blocks of rows as dense float64 arrays, small enough for work of ``width`` numbers a row."""
     step = max(1, _BLOCK // max(width, X.shape[1], 1))
     for low in range(0, X.shape[0], step):

@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from erasable.core.arrays import DeviceRows, on_host, summed
 from erasable.core.names import is_unicode
 from erasable.errors import ConfigurationError, InputError, InputTypeError
-from erasable.features._base import MOST_FEATURES, NUMBERS, TEXTS, FeatureMap, as_numbers, set_field
+from erasable.features._base import MOST_FEATURES, NUMBERS, TEXTS, FeatureMap, Raw, as_numbers, set_field
 from erasable.validation import choice, function, switch, whole_number
 
 _ANALYZERS = ("word", "char", "char_wb")
@@ -65,7 +65,7 @@ class HashedText(FeatureMap):
         set_field(self, "analyzer", choice(self.analyzer, "analyzer", _ANALYZERS))
         set_field(self, "lowercase", switch(self.lowercase, "lowercase"))
 
-    def __call__(self, X: Any) -> Any:
+    def __call__(self, X: Raw) -> Any:
         """Counts, a CSR matrix of shape (n, n_features_out)."""
         from sklearn.feature_extraction.text import HashingVectorizer  # only here: a second to load
 
@@ -94,7 +94,7 @@ class HashedText(FeatureMap):
         }
 
 
-def as_texts(X: Any) -> npt.NDArray[np.object_]:
+def as_texts(X: Raw) -> npt.NDArray[np.object_]:
     """Texts as a one-dimensional array of plain strings.
 
     Raises
@@ -181,11 +181,11 @@ class FrozenMap(FeatureMap):
         set_field(self, "takes", choice(self.takes, "takes", (NUMBERS, TEXTS)))
         set_field(self, "one_at_a_time", switch(self.one_at_a_time, "one_at_a_time"))
 
-    def __call__(self, X: Any) -> Any:
+    def __call__(self, X: Raw) -> Any:
         """Mapped rows, shape (n, n_features_out): float32, float64 or CSR."""
         return on_host(self.mapped(X))
 
-    def mapped(self, X: Any) -> Any:
+    def mapped(self, X: Raw) -> Any:
         """The same, where the function leaves them."""
         X = as_texts(X) if self.takes == TEXTS else as_numbers(X)
         n = X.shape[0]
@@ -198,7 +198,7 @@ class FrozenMap(FeatureMap):
             return DeviceRows.joined(parts)
         return sp.vstack(parts, format="csr") if sp.issparse(parts[0]) else np.concatenate(parts)
 
-    def _checked(self, X: Any) -> Any:
+    def _checked(self, X: Raw) -> Any:
         """What the function makes of these rows, once it is found to be rows of finite numbers."""
         n, failure = X.shape[0], None
         given = X.tolist() if self.takes == TEXTS else X.copy()  # the function may write to what it gets

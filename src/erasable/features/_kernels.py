@@ -25,7 +25,7 @@ import scipy.sparse as sp
 from erasable.core.arrays import Float64s
 from erasable.core.sums import few_threads
 from erasable.errors import ConfigurationError, InputError
-from erasable.features._base import MOST_FEATURES, NUMBERS, FeatureMap, as_numbers, dense_blocks, set_field
+from erasable.features._base import MOST_FEATURES, NUMBERS, FeatureMap, Raw, as_numbers, dense_blocks, set_field
 from erasable.validation import choice, number_between, positive_number, seed, whole_number
 
 WEIGHT_BITS = 20  # integer weights are at most 2**20 in size
@@ -169,7 +169,7 @@ class RandomFourierFeatures(FeatureMap):
         set_field(self, "gamma", number_between(self.gamma, "gamma", 0.0, 1e300, closed="high"))
         set_field(self, "random_state", seed(self.random_state, most=2**64 - 1))
 
-    def __call__(self, X: Any) -> Float64s:
+    def __call__(self, X: Raw) -> Float64s:
         """Mapped rows, shape (n, n_features_out)."""
         X = as_numbers(X)
         phases, W = _draw(self.n_features_out, X.shape[1], self.random_state)
@@ -275,7 +275,7 @@ class NystroemFeatures(FeatureMap):
         set_field(self, "_factor", factor)
         set_field(self, "_kept", landmarks[kept])
 
-    def __call__(self, X: Any) -> Float64s:
+    def __call__(self, X: Raw) -> Float64s:
         """Mapped rows, shape (n, n_features_out)."""
         X = as_numbers(X, self.landmarks.shape[1])
         Z = np.empty((X.shape[0], self.n_features_out))

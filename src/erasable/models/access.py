@@ -17,14 +17,14 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from erasable.core.arrays import Float64s
+from erasable.core.arrays import Float64s, Matrix
 from erasable.core.grid import Grid, read_scaling
 from erasable.core.layout import read_rows
 from erasable.core.names import Key, Label, Owners, each_owner, owners_of
 from erasable.core.target_grid import off_grid
 from erasable.errors import InputError
 from erasable.models.configuration import schema_in, spelling_in
-from erasable.models.inputs import ONE, as_keys, as_requested, same_kind, spelt_keys
+from erasable.models.inputs import ONE, Names, as_keys, as_requested, same_kind, spelt_keys
 from erasable.models.selections.leverage import grid_of
 from erasable.models.state import State
 from erasable.schemas import DecodedCell, Schema, decode_row
@@ -106,7 +106,7 @@ class StoredRows:
         return f"<StoredRows: {len(self.rows)} rows>"
 
 
-def rows_of(state: State, ids: Any = None, subjects: Any = None) -> StoredRows:
+def rows_of(state: State, ids: Names = None, subjects: Names = None) -> StoredRows:
     """What a state holds of the rows with these ids, and of these subjects; see :func:`stored_rows`."""
     tensors = {name: np.asarray(array) for name, (_, array) in state.row_tensors().items()}
     return stored_rows(state.header(), (state.ids, state.subjects, state.labels), tensors, ids, subjects)
@@ -116,8 +116,8 @@ def stored_rows(
     meta: Mapping[str, Any],
     names: tuple[Sequence[Key], Sequence[Owners], Sequence[Label]],
     tensors: dict[str, npt.NDArray[Any]],
-    ids: Any = None,
-    subjects: Any = None,
+    ids: Names = None,
+    subjects: Names = None,
 ) -> StoredRows:
     """What a file holds of the rows with these ids, and of these subjects.
 
@@ -171,7 +171,7 @@ def _answer(meta: Mapping[str, Any], label: Any) -> Any:
     return tuple(off_grid(t, ends, grid) for t, ends in zip(label, ranges, strict=True))
 
 
-def _rows_in(meta: Mapping[str, Any], tensors: dict[str, npt.NDArray[Any]]) -> Any:
+def _rows_in(meta: Mapping[str, Any], tensors: dict[str, npt.NDArray[Any]]) -> Matrix:
     """The stored rows, dense or sparse, as the numbers that they are stored as; those of 64 bits are floats."""
     if _on_grid(meta):
         return read_rows(tensors, grid_of(dict(meta)))
@@ -186,7 +186,7 @@ def _on_grid(meta: Mapping[str, Any]) -> bool:
     return "intercept" in meta
 
 
-def named_values(meta: Mapping[str, Any], row: Any) -> dict[str, float]:
+def named_values(meta: Mapping[str, Any], row: Matrix) -> dict[str, float]:
     """One stored row, of shape (1, columns), as values of the columns that it was learnt from, by their names.
 
     Parameters
@@ -206,7 +206,7 @@ def named_values(meta: Mapping[str, Any], row: Any) -> dict[str, float]:
     return {names[j] if names is not None else str(j): value for j, value in zip(places, values, strict=True)}
 
 
-def decode_cells(schema: Schema, grid: Grid, row: Any) -> dict[str, DecodedCell]:
+def decode_cells(schema: Schema, grid: Grid, row: Matrix) -> dict[str, DecodedCell]:
     """What one stored row says of the cells of the raw table that it was encoded from.
 
     Parameters

@@ -102,7 +102,6 @@ class Configuration:
 
 
 # -- constructor arguments ---------------------------------------------------------------------------------------
-# In these functions ``given`` is an estimator, whose attributes are the constructor arguments as the caller typed them.
 
 # Chosen in a study over public sets, which benchmarks/RESULTS.md documents ("Defaults").
 DEFAULT_THRESHOLD = 0.06
@@ -112,9 +111,18 @@ SELECTION_NAMES = ("leverage", "independent")
 LOSSES = ("squared", "logistic")
 ORDERS = ("hashed", "given")
 
+#: An estimator: its attributes are the constructor arguments as the caller typed them.
+Arguments = Any
+
 
 def configure(
-    given: Any, n_features: int | None, n_samples: int, classes: Any, *, streaming: bool, n_targets: int | None = None
+    given: Arguments,
+    n_features: int | None,
+    n_samples: int,
+    classes: Any,
+    *,
+    streaming: bool,
+    n_targets: int | None = None,
 ) -> Configuration:
     """The configuration that the arguments of a linear classifier name; with ``n_targets``, of a linear regressor.
 
@@ -154,7 +162,7 @@ def configure(
     )
 
 
-def leverage_of(given: Any, n_features: int, n_samples: int, *, streaming: bool) -> Leverage:
+def leverage_of(given: Arguments, n_features: int, n_samples: int, *, streaming: bool) -> Leverage:
     """The selection that these arguments name, for rows with so many columns; see :func:`configure`."""
     set_by_caller = [name for name in ("rate", "moments", "class_shares") if getattr(given, name, None) is not None]
     set_by_caller += ["balance"] if getattr(given, "balance", 0.0) else []
@@ -178,7 +186,7 @@ def leverage_of(given: Any, n_features: int, n_samples: int, *, streaming: bool)
     return Leverage(grid, units, tau, sample_rate, sample_key)
 
 
-def independent_of(given: Any, n_features: int, classes: tuple[Label, ...] | None) -> Independent:
+def independent_of(given: Arguments, n_features: int, classes: tuple[Label, ...] | None) -> Independent:
     """The independent selection that these arguments name, for rows with so many columns."""
     refused = [name for name in ("threshold", "kappa", "horizon") if getattr(given, name) is not None]
     refused += ["sample_rate"] if given.sample_rate else []
@@ -227,7 +235,7 @@ def rarity_of(moments: Any, n_features: int) -> Rarity:
     )
 
 
-def _class_shares(given: Any, classes: tuple[Label, ...] | None) -> tuple[tuple[Label, float], ...]:
+def _class_shares(given: Arguments, classes: tuple[Label, ...] | None) -> tuple[tuple[Label, float], ...]:
     """Each class with its public share, sorted."""
     if not isinstance(given, Mapping):
         raise ConfigurationError("class_shares must be a dictionary from each class to its public share.")
@@ -241,7 +249,7 @@ def _class_shares(given: Any, classes: tuple[Label, ...] | None) -> tuple[tuple[
     return tuple((label, by_label[label]) for label in ordered)
 
 
-def head_of(given: Any, selection: GridSelection) -> Squared | Logistic:
+def head_of(given: Arguments, selection: GridSelection) -> Squared | Logistic:
     """The head of a classifier; ``alpha`` is the capacity unless it is given."""
     class_weight = plain_class_weights(given.class_weight)
     if choice(given.loss, "loss", LOSSES) == "squared":
@@ -251,7 +259,7 @@ def head_of(given: Any, selection: GridSelection) -> Squared | Logistic:
     return Logistic(alpha_units, class_weight)
 
 
-def target_ranges(given: Any, n_targets: int) -> tuple[Range, ...]:
+def target_ranges(given: Arguments, n_targets: int) -> tuple[Range, ...]:
     """The range of each target: one pair of numbers for all of them, or a pair for each; or those of a schema.
 
     Raises
@@ -284,7 +292,7 @@ def _checked_ranges(typed: Any, n_targets: int) -> tuple[Range, ...]:
     return ranges
 
 
-def fixed_classes(given: Any, classes: Any) -> tuple[Label, ...] | None:
+def fixed_classes(given: Arguments, classes: Any) -> tuple[Label, ...] | None:
     """Classes given to ``partial_fit`` or to the constructor, which must not contradict each other; None where free."""
     if classes is not None and given.classes is not None and sorted_classes(classes) != sorted_classes(given.classes):
         raise ConfigurationError("classes given to partial_fit differ from the classes parameter: give one of them.")
@@ -292,7 +300,7 @@ def fixed_classes(given: Any, classes: Any) -> tuple[Label, ...] | None:
     return None if fixed is None else sorted_classes(fixed)
 
 
-def map_of(given: Any) -> FeatureMap | None:
+def map_of(given: Arguments) -> FeatureMap | None:
     """The feature map that the caller gave, or that a face of one stands for; None where rows are taken as they are."""
     feature_map = getattr(given, "feature_map", None)
     feature_map = getattr(feature_map, "feature_map", feature_map)
@@ -328,7 +336,7 @@ def warn_of_signs(grid: Grid) -> None:
         )
 
 
-def check_unchanged(given: Any, c: Configuration, classes: Any = None) -> None:
+def check_unchanged(given: Arguments, c: Configuration, classes: Any = None) -> None:
     """Raise ConfigurationError for arguments of a linear estimator that name another configuration than the model's."""
     changed = _changed_selection(given, c)
     if isinstance(c.head, Regression):
@@ -349,7 +357,7 @@ def check_unchanged(given: Any, c: Configuration, classes: Any = None) -> None:
     refuse_changed(changed)
 
 
-def _changed_selection(given: Any, c: Configuration) -> list[str]:
+def _changed_selection(given: Arguments, c: Configuration) -> list[str]:
     """Which arguments of the selection, and of the columns, name something else than the configuration has."""
     selection, grid = c.selection, c.grid
     if getattr(given, "selection", "leverage") != selection.NAME:
@@ -391,12 +399,12 @@ def refuse_changed(changed: list[str]) -> None:
         )
 
 
-def grid_of_parameters(given: Any, n_features: int) -> Grid:
+def grid_of_parameters(given: Arguments, n_features: int) -> Grid:
     """How rows become integers under these arguments."""
     return grid_of(n_features, fit_intercept=given.fit_intercept, scaling=given.scaling, grid_bits=given.grid_bits)
 
 
-def _threshold(given: Any, n_samples: int, *, streaming: bool) -> float:
+def _threshold(given: Arguments, n_samples: int, *, streaming: bool) -> float:
     """The threshold given, or ``horizon ** -kappa`` correctly rounded, so that it is the same on every machine."""
     if given.kappa is None:
         if given.horizon is not None:
@@ -427,7 +435,7 @@ def _threshold(given: Any, n_samples: int, *, streaming: bool) -> float:
     return float(context.power(decimal.Decimal(horizon), -decimal.Decimal(kappa)))
 
 
-def names_of_features(given: Any, n_features: int) -> tuple[str, ...] | None:
+def names_of_features(given: Arguments, n_features: int) -> tuple[str, ...] | None:
     """The names of columns that the caller fixed, where the class takes any; checked."""
     names = getattr(given, "feature_names", None)
     if names is None:
@@ -455,7 +463,7 @@ def sorted_classes(classes: Any) -> tuple[Label, ...]:
     return tuple(sorted(set(pick(array, np.arange(len(array))))))
 
 
-def order_key(given: Any) -> int | None:
+def order_key(given: Arguments) -> int | None:
     """The key that ``order`` and ``random_state`` of an estimator name; None for the order in which rows are given.
 
     Raises ConfigurationError.
@@ -464,7 +472,7 @@ def order_key(given: Any) -> int | None:
     return key if choice(given.order, "order", ORDERS) == "hashed" else None
 
 
-def sample_of(given: Any) -> tuple[float, int | None]:
+def sample_of(given: Arguments) -> tuple[float, int | None]:
     """Rate and key of the sample that ``sample_rate`` and ``random_state`` of an estimator name; no key, no sample.
 
     Raises ConfigurationError.

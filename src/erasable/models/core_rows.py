@@ -19,13 +19,13 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from erasable.core.arrays import Array, Booleans, Float64s, Int64s
+from erasable.core.arrays import Array, Booleans, Float64s, Int64s, Matrix
 from erasable.core.grid import Grid, dense_rows, sparse_rows
 from erasable.core.keyed_hash import hashed_order
 from erasable.core.layout import count_entries, csr, has_constant, is_sparse, position_type
 from erasable.core.names import Key, Label, Owners, owners_of
 from erasable.errors import InputError
-from erasable.models.inputs import ONE, RowWeights, as_keys, as_requested, same_kind, uneven
+from erasable.models.inputs import ONE, Labels, Names, RowWeights, as_keys, as_requested, same_kind, uneven
 
 
 def overwrite(value: Any) -> None:
@@ -133,7 +133,7 @@ class NameTable(Mapping[Key, V]):
 Bytes = npt.NDArray[np.uint8]
 
 
-def _cut(rows: Any, grid: Grid | None) -> list[bytearray]:
+def _cut(rows: Matrix, grid: Grid | None) -> list[bytearray]:
     """The pieces of dense or sparse rows, which are overwritten."""
     if isinstance(rows, np.ndarray):
         flat = np.ascontiguousarray(rows)
@@ -275,10 +275,10 @@ class CoreRows:
 
     def __init__(
         self,
-        rows: Any,
+        rows: Matrix,
         ids: Sequence[Key] = (),
         subjects: Sequence[Owners] = (),
-        labels: Sequence[Any] = (),
+        labels: Labels = (),
         grid: Grid | None = None,
         weights: Sequence[int] | None = None,
         *,
@@ -364,7 +364,7 @@ class CoreRows:
         overwrite(rows)
         return numbers, labels, weights
 
-    def remove(self, leaving: Sequence[Row], gathered: Any = None) -> None:
+    def remove(self, leaving: Sequence[Row], gathered: Matrix = None) -> None:
         """These rows leave, and are overwritten; whoever gathered their numbers before gives them too."""
         if self._grid is not None:
             self._entries -= self._entries_in(leaving, gathered)
@@ -392,7 +392,7 @@ class CoreRows:
 
     # -- looking -------------------------------------------------------------------------------------------------
 
-    def named(self, ids: Any = None, subjects: Any = None) -> Named:
+    def named(self, ids: Names = None, subjects: Names = None) -> Named:
         """What a request names; refused if no row could have such names."""
         if ids is None and subjects is None:
             raise InputError("forget needs ids= or subjects=.")
@@ -417,7 +417,7 @@ class CoreRows:
         """How many rows there are, of which classes and weights, and none of them."""
         return Outline((), None, dict(self.class_counts), dict(self.class_totals), len(self))
 
-    def rows(self) -> Any:
+    def rows(self) -> Matrix:
         """A copy of all rows in learning order, in the layout that they are held in."""
         return self._whole(self._in_order())
 
@@ -456,7 +456,7 @@ class CoreRows:
             self._order = list(_from(self.first))[:]  # no room to spare
         return self._order
 
-    def _whole(self, rows: Sequence[Row]) -> Any:
+    def _whole(self, rows: Sequence[Row]) -> Matrix:
         held = [row.numbers for row in rows]
         return _join_sparse(held, self._grid) if self._sparse else _join_dense(held, self._none)
 
@@ -484,7 +484,7 @@ class CoreRows:
             row.erase()
             row.numbers = numbers
 
-    def _laid_out(self, rows: Any) -> Any:
+    def _laid_out(self, rows: Matrix) -> Matrix:
         """Rows in the layout that rows are held in; where it is another, those given are overwritten."""
         if isinstance(rows, np.ndarray) != self._sparse:
             return rows
@@ -560,7 +560,7 @@ class CoreRows:
             self.class_counts = {label: self.class_counts[label] for label in there}
             self.class_totals = {label: self.class_totals[label] for label in there}
 
-    def _entries_in(self, rows: Sequence[Row], gathered: Any) -> int:
+    def _entries_in(self, rows: Sequence[Row], gathered: Matrix) -> int:
         if self._sparse:
             return int(sum(len(row.numbers) for row in rows) // _entry_bytes(self._grid))
         # Zeros are zeros in either type, and integers are counted many times as fast.

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from erasable.core.arrays import Int64s, stacked
+from erasable.core.arrays import Int64s, Matrix, stacked
 from erasable.core.grid import Grid, sparse_rows
 from erasable.core.layout import (
     LONGEST_HEADER,
@@ -156,7 +156,7 @@ def _gathered(head: Buffer, fetch: Fetch) -> State:
     return State.of_tensors({**meta, "format": layout.format}, {**others, **arrays, labels: all_labels})
 
 
-def _in_order(parts: list[tuple[npt.NDArray[np.intp], Any]], grid: Grid) -> Any:
+def _in_order(parts: list[tuple[npt.NDArray[np.intp], Any]], grid: Grid) -> Matrix:
     """Rows of all parts, each of them at its place; sparse if those of any part are."""
     if any(sp.issparse(rows) for _, rows in parts):
         turn = np.argsort(np.concatenate([places for places, _ in parts]))

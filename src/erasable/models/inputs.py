@@ -24,9 +24,12 @@ _LABEL_TYPES = "integers, strings, booleans or floats"
 _MISSING_LABELS = "y has missing entries (None, NaN or masked): every row needs a label."
 T = TypeVar("T")
 Column = Sequence[Any] | npt.NDArray[np.int64]
+#: Ids or subjects as callers give them: a list, array, series or Arrow column; of a request also a single one.
+Names = Any
+Labels = Sequence[Any]  # of rows: classes, or targets on their grid
 
 
-def as_key_column(values: Any, name: str) -> Column:
+def as_key_column(values: Names, name: str) -> Column:
     """Ids or subjects of the rows of a batch: an integer array stays one, everything else becomes a list."""
     values = on_host(values)
     _check_ordered(values, name)
@@ -37,7 +40,7 @@ def as_key_column(values: Any, name: str) -> Column:
     return as_keys(values, name)
 
 
-def as_subject_column(values: Any, name: str = "subjects") -> Column:
+def as_subject_column(values: Names, name: str = "subjects") -> Column:
     """To whom the rows of a batch belong: a key, None, or a sorted tuple of two or more keys for each row.
 
     Beside a column as :func:`as_key_column` takes it: a column whose entries are lists, tuples, sets or arrays of keys,
@@ -83,7 +86,7 @@ def _is_nobody(key: Any) -> bool:
     return not key if isinstance(key, str | bytes) else type(key) is not int and _is_missing(key)
 
 
-def as_requested(subjects: Any, stored: Collection[Key]) -> list[Key]:
+def as_requested(subjects: Names, stored: Collection[Key]) -> list[Key]:
     """The subjects that a request names, each once.
 
     Raises
@@ -99,7 +102,7 @@ def as_requested(subjects: Any, stored: Collection[Key]) -> list[Key]:
     return keys
 
 
-def _check_ordered(values: Any, name: str) -> None:
+def _check_ordered(values: Names, name: str) -> None:
     if isinstance(values, set | frozenset | dict):
         raise InputTypeError(
             f"{name} must be in the order of the rows, one for each; got {type(values).__name__}: pass a list."
@@ -113,7 +116,7 @@ def _canonical(keys: list[Any]) -> Any:
     return tuple(keys) if len(keys) > 1 else keys[0] if keys else None
 
 
-def _wide_rows(values: Any, name: str) -> list[Any]:
+def _wide_rows(values: Names, name: str) -> list[Any]:
     """The rows of an array or dataframe of two dimensions, each column in its own type."""
     if isinstance(values, np.ndarray) and values.dtype.kind not in "mM":
         return list(values.tolist())
@@ -126,7 +129,7 @@ def _wide_rows(values: Any, name: str) -> list[Any]:
     raise InputTypeError(f"{name} must be integers, strings or bytes in a list, an array or a dataframe.")
 
 
-def spelt_names(ids: Any, subjects: Any, spelling: Spelling) -> tuple[Any, Any]:
+def spelt_names(ids: Names, subjects: Names, spelling: Spelling) -> tuple[Any, Any]:
     """Ids and subjects of rows that are learnt, normalised as declared; without a declaration as they came."""
     if ids is not None and "id" in spelling:
         ids = spelt_keys(as_key_column(ids, "ids"), spelling["id"])
@@ -192,7 +195,7 @@ def array_of(values: Sequence[Any]) -> npt.NDArray[Any]:
     return np.array(values, dtype=object if lossy else None)
 
 
-def as_keys(values: Any, name: str) -> list[Key]:
+def as_keys(values: Names, name: str) -> list[Key]:
     """Ids or subjects as a list of ints, of strings or of bytes; a bare value counts as a list of one.
 
     Raises
@@ -232,7 +235,7 @@ def _check_64_bits(smallest: int, largest: int, name: str) -> None:
         raise InputError(f"integer {name} must fit 64 bits, signed: pass larger ones as strings.")
 
 
-def _as_list(values: Any, name: str) -> list[Any]:
+def _as_list(values: Names, name: str) -> list[Any]:
     if isinstance(values, str | bytes | int | np.generic):
         return [values]
     if isinstance(values, bytearray | memoryview):
@@ -331,7 +334,7 @@ def label_type(y: npt.NDArray[Any], name: str = "y") -> type:
     return kind
 
 
-def encode(labels: Sequence[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[np.intp]]:
+def encode(labels: Labels) -> tuple[npt.NDArray[Any], npt.NDArray[np.intp]]:
     """Distinct plain labels in order, and the position of each label among them.
 
     The array of classes is made from these labels alone: one cut out of a larger array would be as wide as a label that
@@ -369,7 +372,7 @@ def check_labels(
         raise InputError(f"y holds labels of type {kind.__name__}, but the model's classes are of type {known}.")
 
 
-def check_ids(ids: Any, n: int, place: Mapping[Key, Any]) -> Column | None:
+def check_ids(ids: Names, n: int, place: Mapping[Key, Any]) -> Column | None:
     """Ids, one per row, distinct and none of them a key of ``place`` yet; None stands for 0, 1, 2, ..."""
     if ids is None:
         if not place:
@@ -383,7 +386,7 @@ def check_ids(ids: Any, n: int, place: Mapping[Key, Any]) -> Column | None:
     return keys
 
 
-def distinct_ids(ids: Any, n: int) -> Column:
+def distinct_ids(ids: Names, n: int) -> Column:
     """Ids, one for each of n rows, none of which repeats another."""
     keys = as_key_column(ids, "ids")
     if len(keys) != n:
@@ -429,7 +432,7 @@ def next_id(place: Mapping[Key, Any]) -> int:
     return max(place) + 1  # type: ignore[operator]
 
 
-def check_subjects(subjects: Any, n: int, known: type | None, *, allow_no_subject: bool) -> Column:
+def check_subjects(subjects: Names, n: int, known: type | None, *, allow_no_subject: bool) -> Column:
     """Subjects of each row, of the type ``known`` where there are any already; several of a row are a sorted tuple.
 
     None stands for rows without a subject, where these are allowed.

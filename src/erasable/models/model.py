@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from erasable.core.arrays import Float32s, Float64s
+from erasable.core.arrays import Float32s, Float64s, Matrix
 from erasable.core.keyed_hash import hashed_order
 from erasable.core.names import Key, Label, Owners, Spelling
 from erasable.core.selector import Decisions, Progress
@@ -33,6 +33,7 @@ from erasable.models.core_rows import CoreRows, Named, Outline, overwrite
 from erasable.models.heads.linear import ExactSums
 from erasable.models.inputs import (
     ONE,
+    Names,
     RowWeights,
     as_keys,
     check_ids,
@@ -54,7 +55,7 @@ T = TypeVar("T")
 class _Checked(NamedTuple):
     """Rows of one call that may be learnt: those whose weight is above zero, under names that were checked."""
 
-    X: Any
+    X: Matrix
     labels: npt.NDArray[Any]
     keys: Any  # None if rows are numbered from 0
     owners: Any  # None if no row has a subject
@@ -142,7 +143,7 @@ class Model:
 
     # -- learning --------------------------------------------------------------------------------------------------
 
-    def prepared(self, X: Any) -> Any:
+    def prepared(self, X: Matrix) -> Matrix:
         """Finite rows, dense or CSR, in the form that the selection reads; refused if they do not fit."""
         return self.selection.prepared(X, self.feature_map, self.core)
 
@@ -152,10 +153,10 @@ class Model:
 
     def learn(
         self,
-        X: Any,
+        X: Matrix,
         y: npt.NDArray[Any],
-        ids: Any = None,
-        subjects: Any = None,
+        ids: Names = None,
+        subjects: Names = None,
         *,
         sample_weight: Any = None,
         allow_no_subject: bool = False,
@@ -197,7 +198,7 @@ class Model:
         return LearnReport(n, len(chosen.ids), len(self.core), chosen.decisions, n - len(rows.labels))
 
     def _checked(
-        self, X: Any, y: npt.NDArray[Any], ids: Any, subjects: Any, sample_weight: Any, *, allow_no_subject: bool
+        self, X: Matrix, y: npt.NDArray[Any], ids: Names, subjects: Names, sample_weight: Any, *, allow_no_subject: bool
     ) -> _Checked:
         """The rows to select from; raises InputError if this model cannot hold them under their names."""
         n, y = X.shape[0], self.encode_labels(y)
@@ -244,7 +245,7 @@ class Model:
         check_labels(y, self.configuration.classes, self.head.class_weight, self.core.class_counts)
         return y
 
-    def check_names_given(self, ids: Any) -> None:
+    def check_names_given(self, ids: Names) -> None:
         """Raise InputError if the selection draws a sample of ids and the caller gave no ids."""
         if ids is None and self.selection.independent and len(self.core):
             raise InputError(
@@ -267,7 +268,7 @@ class Model:
 
     # -- forgetting ------------------------------------------------------------------------------------------------
 
-    def named(self, ids: Any = None, subjects: Any = None) -> Named:
+    def named(self, ids: Names = None, subjects: Names = None) -> Named:
         """The core rows that a request names; refused if no row could have such names."""
         self.check_whole()
         if ids is not None and "id" in self.spelling:
@@ -282,7 +283,7 @@ class Model:
         found: Spelling = getattr(self.feature_map, "identity", {})
         return found
 
-    def forget(self, *, ids: Any = None, subjects: Any = None) -> ForgetReport:
+    def forget(self, *, ids: Names = None, subjects: Names = None) -> ForgetReport:
         """Rows with these ids, or of these subjects, stop existing for the model; unknown ones change nothing."""
         request = self.named(ids, subjects)
         retrained, emptied = self.remove(request.found)
@@ -479,7 +480,7 @@ class Model:
                 "selected. Call fit or partial_fit with new rows."
             )
 
-    def decision(self, X: Any) -> Float64s:
+    def decision(self, X: Matrix) -> Float64s:
         """Scores: shape (n,) for one or two classes, (n, n_classes) otherwise."""
         self.check_rows_left()
         scores = self.head.scores(self, X)
@@ -487,12 +488,12 @@ class Model:
         tilts = self.selection.tilts_of(self.classes) if self.classifies and self.n_classes > 1 else None
         return scores if tilts is None else self.head.untilted(scores, tilts)
 
-    def predict(self, X: Any) -> npt.NDArray[Any]:
+    def predict(self, X: Matrix) -> npt.NDArray[Any]:
         """The class of each row, or its targets."""
         self.check_rows_left()
         return self.head.predict(self, X)
 
-    def predict_proba(self, X: Any) -> Float64s:
+    def predict_proba(self, X: Matrix) -> Float64s:
         """Probability of each class, shape (n, n_classes); see ``predict_proba`` of the estimators."""
         self.check_rows_left()
         return self.head.predict_proba(self, X)

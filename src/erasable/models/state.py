@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from erasable.core.arrays import Matrix
 from erasable.core.layout import (
     DTYPES,
     Buffer,
@@ -47,12 +48,14 @@ from erasable.errors import StateFormatError, VerificationError
 from erasable.models.configuration import Configuration
 from erasable.models.heads import HEADS
 from erasable.models.heads.linear import ExactSums
-from erasable.models.inputs import LARGEST, ONE, RowWeights, uneven
+from erasable.models.inputs import LARGEST, ONE, Labels, RowWeights, uneven
 from erasable.models.reports import VerifyReport
 from erasable.models.selections import SELECTIONS
 from erasable.models.selections.leverage import described_order, read_order
 from erasable.models.strategies import Derived, classes_of
 
+#: What a file describes and cannot hold: a kernel function, or the configuration of a model with code of the caller's.
+CallerCode = Any
 Parts = tuple[Configuration, tuple[Any, ...], tuple[Any, ...], tuple[Any, ...], Any, Any, Derived]
 
 
@@ -103,7 +106,7 @@ class Layout:
             return owner_fields(state.ids, state.subjects)
         return name_fields(state.classes, state.ids, state.subjects, fixed=c.classes is not None)
 
-    def configuration(self, meta: dict[str, Any], classes: tuple[Label, ...] | None, code: Any) -> Configuration:
+    def configuration(self, meta: dict[str, Any], classes: tuple[Label, ...] | None, code: CallerCode) -> Configuration:
         """The configuration that metadata describe. Values of other types may raise anything."""
         for part, known in (("selection", SELECTIONS), ("head", HEADS)):
             if meta[part] not in known:
@@ -111,7 +114,7 @@ class Layout:
         selection, head = SELECTIONS[meta["selection"]].read(meta), HEADS[meta["head"]].read(meta)
         return Configuration(selection, head, classes, *_read_columns(meta))
 
-    def read(self, meta: dict[str, Any], tensors: Derived, code: Any) -> Parts:
+    def read(self, meta: dict[str, Any], tensors: Derived, code: CallerCode) -> Parts:
         """The fields of a state; raises StateFormatError if they do not fit together.
 
         Values of other types may raise anything.
@@ -144,7 +147,7 @@ class _Linear(Layout):
         loss = {"loss": c.head.NAME, "alpha_units": None} if c.head.classifies else {}
         return {**c.selection.describe(), **_columns(c), **loss, **c.head.describe()}
 
-    def configuration(self, meta: dict[str, Any], classes: tuple[Label, ...] | None, code: Any) -> Configuration:
+    def configuration(self, meta: dict[str, Any], classes: tuple[Label, ...] | None, code: CallerCode) -> Configuration:
         head = "regression"
         if self.format == "erasable-linear":
             head = meta["loss"]
@@ -162,7 +165,7 @@ class _Kernel(Layout):
         del columns["feature_map"]
         return {**c.selection.describe(), **columns}
 
-    def configuration(self, meta: dict[str, Any], classes: tuple[Label, ...] | None, code: Any) -> Configuration:
+    def configuration(self, meta: dict[str, Any], classes: tuple[Label, ...] | None, code: CallerCode) -> Configuration:
         selection, names = SELECTIONS["kernel"].read(meta, code), meta["feature_names"]
         names = None if names is None else tuple(names)
         return Configuration(selection, HEADS["kernel"](), classes, names, None, read_order(meta["order_key"]))
@@ -175,7 +178,7 @@ class _General(Layout):
         order = described_order(c.order_key)
         return {**c.selection.describe(), "order_key": order, "rows": c.selection.empty().dtype.name}
 
-    def configuration(self, meta: dict[str, Any], classes: tuple[Label, ...] | None, code: Any) -> Configuration:
+    def configuration(self, meta: dict[str, Any], classes: tuple[Label, ...] | None, code: CallerCode) -> Configuration:
         if meta["rows"] != code.selection.empty().dtype.name:
             raise StateFormatError("its parts do not fit together, or not this function class.")
         described = self.described(code)
@@ -191,7 +194,7 @@ class _CoreSet(Layout):
     def described(self, c: Configuration) -> dict[str, Any]:
         return {**c.selection.describe(), **c.head.describe()}
 
-    def configuration(self, meta: dict[str, Any], classes: tuple[Label, ...] | None, code: Any) -> Configuration:
+    def configuration(self, meta: dict[str, Any], classes: tuple[Label, ...] | None, code: CallerCode) -> Configuration:
         given: Configuration = code
         columns, sparse = int(meta["n_features"]), meta["layout"] != "dense"
         return replace(given, selection=replace(given.selection, columns=columns, sparse=sparse))
@@ -289,7 +292,7 @@ class State:
     ids: tuple[Key, ...]
     subjects: tuple[Owners, ...]
     labels: tuple[Any, ...]
-    rows: Any
+    rows: Matrix
     row_weights: RowWeights | None = None
     derived: Derived = field(default_factory=dict)
 
@@ -303,8 +306,8 @@ class State:
         configuration: Configuration,
         ids: Sequence[Key],
         subjects: Sequence[Owners],
-        labels: Sequence[Any],
-        rows: Any,
+        labels: Labels,
+        rows: Matrix,
         row_weights: RowWeights | None = None,
         *,
         progress: Progress | None = None,
@@ -380,7 +383,7 @@ class State:
         return b"".join(self.pieces)
 
     @classmethod
-    def from_bytes(cls, data: Buffer, code: Any = None) -> State:
+    def from_bytes(cls, data: Buffer, code: CallerCode = None) -> State:
         """The state whose canonical bytes these are; its arrays are read-only views of ``data``.
 
         ``code`` is what a file describes and cannot hold: a kernel function, or the configuration of a model over a
@@ -402,7 +405,7 @@ class State:
         return guarded(data, parsed, lambda state: state.pieces)
 
     @classmethod
-    def of_tensors(cls, meta: dict[str, Any], tensors: dict[str, npt.NDArray[Any]], code: Any = None) -> State:
+    def of_tensors(cls, meta: dict[str, Any], tensors: dict[str, npt.NDArray[Any]], code: CallerCode = None) -> State:
         """The state that these describe; the caller checks whether they are in canonical form.
 
         Raises

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from erasable.core.arrays import Float32s, Float64s
+from erasable.core.arrays import Float32s, Float64s, Matrix
 from erasable.core.grid import Grid
 from erasable.core.layout import Tensors
 from erasable.core.names import Label
 from erasable.core.selector import Decisions, Progress
-from erasable.models.inputs import RowWeights, array_of
+from erasable.models.inputs import Labels, Names, RowWeights, array_of
 from erasable.models.reports import Guarantee
 
 if TYPE_CHECKING:
@@ -79,14 +79,14 @@ class Selection(ABC):
         """An array of no rows, of the type and width in which rows are stored."""
 
     @abstractmethod
-    def prepared(self, X: Any, feature_map: FeatureMap | None, core: CoreRows) -> Any:
+    def prepared(self, X: Matrix, feature_map: FeatureMap | None, core: CoreRows) -> Matrix:
         """Rows in the form that :meth:`select` reads; raises InputError for rows that cannot be learnt."""
 
-    def in_order(self, rows: Any, order: Positions) -> Any:
+    def in_order(self, rows: Matrix, order: Positions) -> Matrix:
         """Prepared rows in another order."""
         return rows[order]
 
-    def always_kept(self, ids: Any) -> npt.NDArray[np.bool_] | None:
+    def always_kept(self, ids: Names) -> npt.NDArray[np.bool_] | None:
         """Which ids are kept whatever the other rows are; None for a selection without such a rule."""
         return None
 
@@ -100,11 +100,11 @@ class Selection(ABC):
     @abstractmethod
     def select(
         self,
-        rows: Any,
+        rows: Matrix,
         core: CoreRows,
         sums: ExactSums | None,
         labels: npt.NDArray[Any],
-        ids: Any,
+        ids: Names,
         progress: Progress | None,
         **sizes: int | None,
     ) -> SelectionResult:
@@ -118,7 +118,7 @@ class Selection(ABC):
 
     @abstractmethod
     def select_again(
-        self, rows: Any, labels: Sequence[Any], ids: Sequence[Any], progress: Progress | None
+        self, rows: Matrix, labels: Labels, ids: Sequence[Any], progress: Progress | None
     ) -> tuple[Positions, Float64s | None]:
         """Positions that are selected when stored rows are learnt from nothing, and their Gram matrix if it was made.
 
@@ -126,7 +126,7 @@ class Selection(ABC):
         """
 
     @abstractmethod
-    def check_stored(self, rows: Any) -> None:
+    def check_stored(self, rows: Matrix) -> None:
         """Raise VerificationError for rows that no learning can have stored."""
 
     def instability_note(self) -> str:
@@ -142,11 +142,11 @@ class Selection(ABC):
         return self
 
     @abstractmethod
-    def row_tensors(self, rows: Any) -> Tensors:
+    def row_tensors(self, rows: Matrix) -> Tensors:
         """Stored rows as tensors of a file."""
 
     @abstractmethod
-    def read_rows(self, tensors: dict[str, npt.NDArray[Any]]) -> Any:
+    def read_rows(self, tensors: dict[str, npt.NDArray[Any]]) -> Matrix:
         """Inverse of :meth:`row_tensors`. Raises StateFormatError if the tensors do not fit."""
 
     @abstractmethod
@@ -189,7 +189,7 @@ class Head(ABC):
         """Targets as they are stored; raises InputError if this model cannot hold them."""
         raise NotImplementedError(f"the head {self.NAME!r} has no targets")
 
-    def check_encoded_labels(self, c: Configuration, labels: Sequence[Any]) -> None:  # noqa: B027
+    def check_encoded_labels(self, c: Configuration, labels: Labels) -> None:  # noqa: B027
         """Raise VerificationError for labels that no learning can have stored."""
 
     def check_room(self, c: Configuration, core: CoreRows, weights: list[int]) -> None:  # noqa: B027
@@ -199,7 +199,7 @@ class Head(ABC):
 
     @abstractmethod
     def derive(
-        self, c: Configuration, rows: Any, labels: Sequence[Any], row_weights: RowWeights | None, sums: ExactSums | None
+        self, c: Configuration, rows: Matrix, labels: Labels, row_weights: RowWeights | None, sums: ExactSums | None
     ) -> Derived:
         """The tensors that a state stores in addition to the rows and their sums.
 
@@ -265,14 +265,14 @@ class Head(ABC):
     # -- predicting ------------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def scores(self, model: Model, X: Any) -> Float64s:
+    def scores(self, model: Model, X: Matrix) -> Float64s:
         """Scores of finite rows: shape (n, 1) for one or two classes, (n, n_classes) otherwise."""
 
-    def predict(self, model: Model, X: Any) -> npt.NDArray[Any]:
+    def predict(self, model: Model, X: Matrix) -> npt.NDArray[Any]:
         """The class of each row, or its targets."""
         return self.predictions(model, model.decision(X))  # Algorithm 1, line 20; Algorithm 2, line 10
 
-    def predict_proba(self, model: Model, X: Any) -> Float64s:
+    def predict_proba(self, model: Model, X: Matrix) -> Float64s:
         """The probability of each class."""
         return self.probabilities(model, model.decision(X))
 
@@ -322,7 +322,7 @@ class Head(ABC):
     def describe(self) -> dict[str, Any]:
         """The parameters as values that JSON can hold; floats in hexadecimal, so that nothing is rounded."""
 
-    def label_tensors(self, c: Configuration, labels: Sequence[Any]) -> Tensors:
+    def label_tensors(self, c: Configuration, labels: Labels) -> Tensors:
         """The labels as tensors of a file: the numbers of the classes."""
         return {"labels": ("I32", class_codes(classes_of(c.classes, labels), labels).astype(np.int32))}
 
@@ -355,17 +355,17 @@ def nearest_probabilities(P: Float64s) -> Float64s:
     return projected
 
 
-def in_blocks(X: Any, width: int) -> Iterator[slice]:
+def in_blocks(X: Matrix, width: int) -> Iterator[slice]:
     """Slices of rows, so many at a time that a block has about a million numbers of this width."""
     step = max(1, _BLOCK // max(1, width))
     return (slice(low, low + step) for low in range(0, X.shape[0], step))
 
 
-def dense(X: Any) -> npt.NDArray[Any]:
+def dense(X: Matrix) -> npt.NDArray[Any]:
     """Rows as a dense array."""
     return X if isinstance(X, np.ndarray) else X.toarray()
 
 
-def n_bytes(X: Any) -> int:
+def n_bytes(X: Matrix) -> int:
     """Bytes of a dense array or of the three arrays of a CSR one."""
     return int(X.nbytes if isinstance(X, np.ndarray) else X.data.nbytes + X.indices.nbytes + X.indptr.nbytes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from erasable.classes import FunctionClass, Predictor
-from erasable.core.arrays import Float64s
+from erasable.core.arrays import Float64s, Matrix
 from erasable.errors import ConfigurationError
-from erasable.models.inputs import RowWeights
+from erasable.models.inputs import Labels, RowWeights
 from erasable.models.reports import BITWISE, Guarantee
 from erasable.models.selections.general import FunctionClassSelection
 from erasable.models.strategies import Derived, Head, Specification, dense, in_blocks
@@ -41,7 +41,7 @@ class FunctionClassFit(Head):
         return general_guarantee(s.function_class, staged=not s.one_by_one)
 
     def derive(
-        self, c: Configuration, rows: Any, labels: Sequence[Any], row_weights: RowWeights | None, sums: ExactSums | None
+        self, c: Configuration, rows: Matrix, labels: Labels, row_weights: RowWeights | None, sums: ExactSums | None
     ) -> Derived:
         """Nothing is stored."""
         return {}
@@ -65,7 +65,7 @@ class FunctionClassFit(Head):
         found: list[Predictor] = model.cached("predictors", fitted)[1]
         return found
 
-    def scores(self, model: Model, X: Any) -> Float64s:
+    def scores(self, model: Model, X: Matrix) -> Float64s:
         """``f(x) - 1/2`` for each row."""
         predictors, s = self.predictors(model), model.configuration.selection
         embed, width = s.function_class.embed, s.empty().shape[1]

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from erasable.core.arrays import Float32s, Float64s
+from erasable.core.arrays import Float32s, Float64s, Matrix
 from erasable.core.kernel_selector import check_points, kernel_matrix, smallest_eigenvalue
 from erasable.core.kernels import KERNEL_BITS
 from erasable.core.sums import solve_weights
 from erasable.errors import ConfigurationError
-from erasable.models.inputs import RowWeights
+from erasable.models.inputs import Labels, RowWeights
 from erasable.models.reports import BITWISE, Guarantee
 from erasable.models.selections.kernel import KernelDisagreement
 from erasable.models.strategies import (
@@ -52,16 +52,16 @@ class KernelRidge(Head):
     # -- weights ---------------------------------------------------------------------------------------------------
 
     def derive(
-        self, c: Configuration, rows: Any, labels: Sequence[Any], row_weights: RowWeights | None, sums: ExactSums | None
+        self, c: Configuration, rows: Matrix, labels: Labels, row_weights: RowWeights | None, sums: ExactSums | None
     ) -> Derived:
         """The weights."""
         return {"weights": self._solve(c, self._matrix(c, rows), labels)}
 
-    def _matrix(self, c: Configuration, rows: Any) -> Float64s:
+    def _matrix(self, c: Configuration, rows: Matrix) -> Float64s:
         s = c.selection
         return kernel_matrix(rows, s.kernel, s.points, s.units)
 
-    def _solve(self, c: Configuration, H: Float64s, labels: Sequence[Any]) -> Float32s:
+    def _solve(self, c: Configuration, H: Float64s, labels: Labels) -> Float32s:
         """One row for one or two classes, one per class otherwise.
 
         *Law*: a pure function of the integers in H and of the labels. *Source*: Algorithm 2, line 3, penalised form.
@@ -112,7 +112,7 @@ class KernelRidge(Head):
 
     # -- predicting ------------------------------------------------------------------------------------------------
 
-    def scores(self, model: Model, X: Any) -> Float64s:
+    def scores(self, model: Model, X: Matrix) -> Float64s:
         """``f(x)`` for each row."""
         s = model.configuration.selection
         rows, W = model.consistent_read(lambda: (model.core.rows(), self.weights(model).astype(np.float64)))

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from erasable.core.arrays import Float32s, Float64s, Int64s, on_host
+from erasable.core.arrays import Float32s, Float64s, Int64s, Matrix, on_host
 from erasable.core.grid import Grid, scale_rows
 from erasable.core.names import Label, kind_of, read_label, write_label
 from erasable.core.sums import (
@@ -35,7 +35,7 @@ from erasable.core.sums import (
 )
 from erasable.errors import ConfigurationError, ExactnessError, VerificationError
 from erasable.features import FeatureMap
-from erasable.models.inputs import ONE, RowWeights, label_type, pick
+from erasable.models.inputs import ONE, Labels, RowWeights, label_type, pick
 from erasable.models.reports import BITWISE, BITWISE_ON_ALL_ROWS, Guarantee
 from erasable.models.selections.leverage import GridSelection
 from erasable.models.strategies import Derived, Head, Specification, Tensor, classes_of, in_blocks
@@ -159,7 +159,7 @@ class WeightedSums:
     H: Float64s
     by_label: dict[Any, Float64s]
 
-    def add(self, rows: Any, labels: Sequence[Any], weights: Any, c: Configuration, sign: int = 1) -> None:
+    def add(self, rows: Matrix, labels: Labels, weights: Any, c: Configuration, sign: int = 1) -> None:
         """Add grid rows, dense or sparse, or remove them with ``sign=-1``."""
         of_rows, grid = np.asarray(weights, dtype=np.int64), c.grid
         for weight in np.unique(of_rows).tolist():
@@ -179,7 +179,7 @@ class ExactSums:
 
     @classmethod
     def of_rows(
-        cls, c: Configuration, rows: Any, labels: Sequence[Any], row_weights: RowWeights | None, H: Float64s | None
+        cls, c: Configuration, rows: Matrix, labels: Labels, row_weights: RowWeights | None, H: Float64s | None
     ) -> Self:
         """The sums of these rows; ``H`` is ``units * I`` plus their Gram matrix, if the selection has made it."""
         sums = cls(c)
@@ -214,7 +214,7 @@ class ExactSums:
             low = cut.stop
         self._keep(self.by_label.keys())
 
-    def remove(self, rows: Any, labels: list[Any], weights: list[int], left: CoreRows) -> None:
+    def remove(self, rows: Matrix, labels: list[Any], weights: list[int], left: CoreRows) -> None:
         """Subtract rows that were removed; ``left`` are the core rows without them."""
         c = self.c
         add_rows(self.H, rows, -1.0, c.grid)  # Algorithm 1, line 14
@@ -242,13 +242,13 @@ class ExactSums:
 
     # -- reading ---------------------------------------------------------------------------------------------------
 
-    def stacked(self, labels: Sequence[Any]) -> tuple[Stacked, Stacked | None]:
+    def stacked(self, labels: Labels) -> tuple[Stacked, Stacked | None]:
         """The plain and the weighted sums, those by label in the order of the classes or targets."""
         order, wide = self.c.head.sum_order(self.c, labels), self.weighted
         plain = self.H, stack_sums(order, self.by_label, self.c.grid)
         return plain, None if wide is None else (wide.H, stack_sums(order, wide.by_label, self.c.grid))
 
-    def tensors(self, labels: Sequence[Any]) -> Derived:
+    def tensors(self, labels: Labels) -> Derived:
         """The sums as a state stores them: the Gram matrix without its regulariser, and the sums by label.
 
         Raises
@@ -271,7 +271,7 @@ class ExactSums:
         return found
 
     @classmethod
-    def read(cls, c: Configuration, labels: Sequence[Any], tensors: Mapping[str, npt.NDArray[Any]]) -> Self:
+    def read(cls, c: Configuration, labels: Labels, tensors: Mapping[str, npt.NDArray[Any]]) -> Self:
         """Inverse of :meth:`tensors`, for ``verify`` to judge."""
         sums, name = cls(c), c.head.SUMS
         sums.H = _with_regulariser(tensors["gram"], c.units, c.grid)
@@ -281,7 +281,7 @@ class ExactSums:
             sums.weighted = WeightedSums(H, sums._by_label(labels, tensors[f"weighted_{name}"]))
         return sums
 
-    def _by_label(self, labels: Sequence[Any], sums: Int64s) -> dict[Any, Float64s]:
+    def _by_label(self, labels: Labels, sums: Int64s) -> dict[Any, Float64s]:
         """A class without rows has no sum; if a file has one all the same, it is kept for ``verify`` to see."""
         head, present = self.c.head, self.c.head.summed_labels(labels)
         in_order = zip(head.sum_order(self.c, labels), sums.astype(np.float64), strict=True)
@@ -346,7 +346,7 @@ class LinearHead(Head):
         """The labels that core rows with these labels have sums by."""
         return dict.fromkeys(labels)
 
-    def sums_of(self, rows: Any, labels: Sequence[Any], grid: Grid) -> dict[Any, Float64s]:
+    def sums_of(self, rows: Matrix, labels: Labels, grid: Grid) -> dict[Any, Float64s]:
         """The sum of the rows of each class."""
         return sums_by_class(rows, labels, grid)
 
@@ -354,7 +354,7 @@ class LinearHead(Head):
 
     @abstractmethod
     def solve(
-        self, c: Configuration, rows: Any, labels: Sequence[Any], row_weights: RowWeights | None, sums: ExactSums
+        self, c: Configuration, rows: Matrix, labels: Labels, row_weights: RowWeights | None, sums: ExactSums
     ) -> Float32s:
         """The weights, shape (n_functions, n_columns); called only if there are classes or targets."""
 
@@ -364,7 +364,7 @@ class LinearHead(Head):
         return k if k > 2 else 1
 
     def derive(
-        self, c: Configuration, rows: Any, labels: Sequence[Any], row_weights: RowWeights | None, sums: ExactSums | None
+        self, c: Configuration, rows: Matrix, labels: Labels, row_weights: RowWeights | None, sums: ExactSums | None
     ) -> Derived:
         """The weights."""
         assert sums is not None
@@ -426,7 +426,7 @@ class LinearHead(Head):
         """What class weights subtract from each score; by default nothing."""
         return np.zeros(len(W))
 
-    def scores(self, model: Model, X: Any) -> Float64s:
+    def scores(self, model: Model, X: Matrix) -> Float64s:
         """``w'x`` for each row."""
         grid, (W, offset) = model.configuration.grid, self.functions(model)
         scores = np.empty((X.shape[0], len(W)))

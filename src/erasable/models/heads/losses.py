@@ -6,7 +6,7 @@ All weights are correctly rounded to float32, so they are the same on every mach
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import blas
 
-from erasable.core.arrays import Float32s, Float64s
+from erasable.core.arrays import Float32s, Float64s, Matrix
 from erasable.core.grid import Grid
 from erasable.core.layout import Tensors
 from erasable.core.logistic import guard_rows, logistic_weights
@@ -29,7 +29,7 @@ from erasable.models.heads.linear import (
     described_class_weights,
     read_class_weights,
 )
-from erasable.models.inputs import ONE, RowWeights
+from erasable.models.inputs import ONE, Labels, RowWeights
 from erasable.models.strategies import Specification, against_rest, class_codes, classes_of
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class RidgeHead(LinearHead):
         return targets(by_label), c.grid.bits
 
     def solve(
-        self, c: Configuration, rows: Any, labels: Sequence[Any], row_weights: RowWeights | None, sums: ExactSums
+        self, c: Configuration, rows: Matrix, labels: Labels, row_weights: RowWeights | None, sums: ExactSums
     ) -> Float32s:
         """Weights from the sums, weighted if some row's weight is not one.
 
@@ -142,7 +142,7 @@ class Logistic(LinearHead):
         return found | {"weights": found["weights"]._replace(words="the logistic weights w")}
 
     def solve(
-        self, c: Configuration, rows: Any, labels: Sequence[Any], row_weights: RowWeights | None, sums: ExactSums
+        self, c: Configuration, rows: Matrix, labels: Labels, row_weights: RowWeights | None, sums: ExactSums
     ) -> Float32s:
         """Weights from the core rows; zero if there are no rows.
 
@@ -242,13 +242,13 @@ class Regression(RidgeHead):
             )
         return on_grid(numbers, ranges, grid)
 
-    def check_encoded_labels(self, c: Configuration, labels: Sequence[Any]) -> None:
+    def check_encoded_labels(self, c: Configuration, labels: Labels) -> None:
         """Targets must be on their grid."""
         for place, row in enumerate(labels):
             if len(row) != len(self.target_ranges) or max(map(abs, row)) > c.grid.radius:
                 raise VerificationError(f"the targets of core row {place + 1} of {len(labels)} are not on the grid.")
 
-    def label_tensors(self, c: Configuration, labels: Sequence[Any]) -> Tensors:
+    def label_tensors(self, c: Configuration, labels: Labels) -> Tensors:
         """The targets in integers like those of the rows."""
         dtype, shape = c.grid.dtype, (len(labels), len(self.target_ranges))
         return {"targets": (_TYPES[dtype.itemsize], np.array(labels, dtype=dtype).reshape(shape))}
@@ -263,7 +263,7 @@ class Regression(RidgeHead):
         """All targets, if there are rows."""
         return range(len(self.target_ranges)) if any(True for _ in labels) else ()
 
-    def sums_of(self, rows: Any, labels: Sequence[Any], grid: Grid) -> dict[Any, Float64s]:
+    def sums_of(self, rows: Matrix, labels: Labels, grid: Grid) -> dict[Any, Float64s]:
         """For each target the sum of the rows times it."""
         return sums_by_target(rows, labels, grid)
 

@@ -10,13 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from erasable.classes import FunctionClass
-from erasable.core.arrays import Float64s
+from erasable.core.arrays import Float64s, Matrix
 from erasable.core.layout import Tensors
 from erasable.core.selector import Decisions, Progress
 from erasable.coresets import SinglePass, Staged
 from erasable.errors import ConfigurationError, StateFormatError, VerificationError
 from erasable.features import FeatureMap
-from erasable.models.inputs import pick
+from erasable.models.inputs import Labels, Names, pick
 from erasable.models.strategies import Positions, Selection, SelectionResult, dense
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class FunctionClassSelection(Selection):
         """No encoded rows."""
         return self.function_class.empty(self.columns)
 
-    def prepared(self, X: Any, feature_map: FeatureMap | None, core: CoreRows) -> Any:
+    def prepared(self, X: Matrix, feature_map: FeatureMap | None, core: CoreRows) -> Matrix:
         """The rows as they are: they are encoded a block at a time."""
         if len(core) and not self.one_by_one:
             raise ConfigurationError(
@@ -80,11 +80,11 @@ class FunctionClassSelection(Selection):
 
     def select(
         self,
-        rows: Any,
+        rows: Matrix,
         core: CoreRows,
         sums: ExactSums | None,
         labels: npt.NDArray[Any],
-        ids: Any,
+        ids: Names,
         progress: Progress | None,
         **sizes: int | None,
     ) -> SelectionResult:
@@ -110,7 +110,7 @@ class FunctionClassSelection(Selection):
     # -- verifying and files -----------------------------------------------------------------------------------------
 
     def select_again(
-        self, rows: Any, labels: Sequence[Any], ids: Sequence[Any], progress: Progress | None
+        self, rows: Matrix, labels: Labels, ids: Sequence[Any], progress: Progress | None
     ) -> tuple[Positions, Float64s | None]:
         """The sampler over encoded rows."""
         index = self._positions(rows, labels)
@@ -118,7 +118,7 @@ class FunctionClassSelection(Selection):
             progress(len(ids), len(ids))
         return index, None
 
-    def check_stored(self, rows: Any) -> None:
+    def check_stored(self, rows: Matrix) -> None:
         """Rows must be encoded rows of the function class."""
         unfit = np.flatnonzero(~self.function_class.holds(rows))
         if len(unfit):
@@ -134,12 +134,12 @@ class FunctionClassSelection(Selection):
             why = "this function class decides by rounded numbers, so another run may decide otherwise"
         return f" That is to be expected: {why}."
 
-    def row_tensors(self, rows: Any) -> Tensors:
+    def row_tensors(self, rows: Matrix) -> Tensors:
         """The rows, floats as the integers that have the same bits."""
         name, integers = _STORED[rows.dtype.name]
         return {"rows": (name, np.ascontiguousarray(rows).view(integers))}
 
-    def read_rows(self, tensors: dict[str, npt.NDArray[Any]]) -> Any:
+    def read_rows(self, tensors: dict[str, npt.NDArray[Any]]) -> Matrix:
         """The encoded rows."""
         rows, like = tensors["rows"], self.empty()
         if rows.shape != (len(rows), like.shape[1]):

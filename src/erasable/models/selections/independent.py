@@ -21,6 +21,7 @@ from erasable.core.layout import Tensors
 from erasable.core.names import Label, read_label
 from erasable.core.selector import Decisions, Progress, RawRows
 from erasable.errors import ConfigurationError, StateFormatError, VerificationError
+from erasable.models.inputs import Labels, Names
 from erasable.models.selections.leverage import GridSelection, grid_of, read_order
 from erasable.models.strategies import Positions, SelectionResult
 
@@ -141,7 +142,7 @@ class Independent(GridSelection):
         """The chance of being kept, divided by rarity and tilt."""
         return self.tilts[1] * self.rate / self.mean_rarity
 
-    def _tilts(self, labels: Sequence[Any]) -> Float64s | float:
+    def _tilts(self, labels: Labels) -> Float64s | float:
         """The factors of these labels; one without balance."""
         if not self.balance:
             return 1.0
@@ -159,7 +160,7 @@ class Independent(GridSelection):
         core: CoreRows,
         sums: ExactSums | None,
         labels: npt.NDArray[Any],
-        ids: Any,
+        ids: Names,
         progress: Progress | None,
         **sizes: Any,
     ) -> SelectionResult:
@@ -174,7 +175,7 @@ class Independent(GridSelection):
     # -- verifying and files -----------------------------------------------------------------------------------------
 
     def select_again(
-        self, rows: Any, labels: Sequence[Any], ids: Sequence[Any], progress: Progress | None
+        self, rows: Matrix, labels: Labels, ids: Sequence[Any], progress: Progress | None
     ) -> tuple[Positions, None]:
         """The rows that pass their own test; refused if they are not in the order of their hashes."""
         if hashed_order(ids, self.key).tolist() != list(range(len(ids))):

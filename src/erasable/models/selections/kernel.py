@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from erasable.core.arrays import Float64s, Integers
+from erasable.core.arrays import Float64s, Integers, Matrix
 from erasable.core.grid import described_scaling, read_scaling
 from erasable.core.kernel_selector import StalePoints, check_points, select_points
 from erasable.core.kernels import REACH, Kernel, Points
@@ -18,6 +18,7 @@ from erasable.core.layout import Tensors
 from erasable.core.selector import Progress
 from erasable.errors import ConfigurationError, ExactnessError, InputError, StateFormatError, VerificationError
 from erasable.features import FeatureMap
+from erasable.models.inputs import Labels, Names
 from erasable.models.strategies import Positions, Selection, SelectionResult
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ class KernelDisagreement(Selection):
         """No points."""
         return np.empty((0, self.points.n_features), dtype=np.int32)
 
-    def prepared(self, X: Any, feature_map: FeatureMap | None, core: CoreRows) -> Integers:
+    def prepared(self, X: Matrix, feature_map: FeatureMap | None, core: CoreRows) -> Integers:
         """Rows as points of the grid."""
         return self.points.of_rows(X)
 
@@ -80,7 +81,7 @@ class KernelDisagreement(Selection):
         core: CoreRows,
         sums: ExactSums | None,
         labels: npt.NDArray[Any],
-        ids: Any,
+        ids: Names,
         progress: Progress | None,
         **sizes: Any,
     ) -> SelectionResult:
@@ -94,7 +95,7 @@ class KernelDisagreement(Selection):
     # -- verifying and files -----------------------------------------------------------------------------------------
 
     def select_again(
-        self, rows: Any, labels: Sequence[Any], ids: Sequence[Any], progress: Progress | None
+        self, rows: Matrix, labels: Labels, ids: Sequence[Any], progress: Progress | None
     ) -> tuple[Positions, Float64s | None]:
         """The single pass over stored points."""
         try:
@@ -106,17 +107,17 @@ class KernelDisagreement(Selection):
             ) from error
         return index, None
 
-    def check_stored(self, rows: Any) -> None:
+    def check_stored(self, rows: Matrix) -> None:
         """Rows must be points of the grid."""
         square = np.einsum("ij,ij->i", rows, rows, dtype=np.int64)
         if rows.shape[1] != self.points.n_features or (square > REACH**2).any():
             raise VerificationError("a core row is not a point of the grid.")
 
-    def row_tensors(self, rows: Any) -> Tensors:
+    def row_tensors(self, rows: Matrix) -> Tensors:
         """The points."""
         return {"rows": ("I32", rows)}
 
-    def read_rows(self, tensors: dict[str, npt.NDArray[Any]]) -> Any:
+    def read_rows(self, tensors: dict[str, npt.NDArray[Any]]) -> Matrix:
         """The points."""
         rows = tensors["rows"]
         if rows.shape != (len(rows), self.points.n_features) or rows.dtype != np.int32:

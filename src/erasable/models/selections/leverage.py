@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from erasable.core.arrays import Float64s, on_host
+from erasable.core.arrays import Float64s, Matrix, on_host
 from erasable.core.grid import Grid, described_scaling, read_scaling
 from erasable.core.keyed_hash import keyed_hash
 from erasable.core.layout import Tensors, read_rows, row_tensors
@@ -24,6 +24,7 @@ from erasable.core.selector import GridRows, Progress, RawRows, select, stale_sc
 from erasable.core.sums import LARGEST_EXACT, empty_gram
 from erasable.errors import ConfigurationError, VerificationError
 from erasable.features import FeatureMap
+from erasable.models.inputs import Labels, Names
 from erasable.models.strategies import Positions, Screen, Selection, SelectionResult
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class MappedRows(RawRows):
         """Whether the map gives sparse rows."""
         return len(self) > 0 and bool(sp.issparse(self.in_place(slice(0, 1))))
 
-    def in_place(self, rows: Any) -> Any:
+    def in_place(self, rows: Matrix) -> Any:
         """The named rows, mapped, where the map leaves them."""
         return self.feature_map.mapped(on_host(self.gathered(rows)))
 
@@ -83,7 +84,7 @@ class GridSelection(Selection):
         """No grid rows."""
         return np.empty((0, self.grid.n_columns), dtype=self.grid.dtype)
 
-    def prepared(self, X: Any, feature_map: FeatureMap | None, core: CoreRows) -> RawRows:
+    def prepared(self, X: Matrix, feature_map: FeatureMap | None, core: CoreRows) -> RawRows:
         """Rows as the selector reads them; refused if they leave the unit ball."""
         rows = RawRows(X, self.grid) if feature_map is None else MappedRows(X, self.grid, feature_map=feature_map)
         rows.check_ball()
@@ -95,7 +96,7 @@ class GridSelection(Selection):
 
     # -- verifying and files -----------------------------------------------------------------------------------------
 
-    def check_stored(self, rows: Any) -> None:
+    def check_stored(self, rows: Matrix) -> None:
         """Rows must be on the grid."""
         grid = self.grid
         if sp.issparse(rows):  # the constant is what the grid says
@@ -108,11 +109,11 @@ class GridSelection(Selection):
             first = int(np.flatnonzero(unfit)[0]) + 1
             raise VerificationError(f"core row {first} of {rows.shape[0]} is not a row of the grid.")
 
-    def row_tensors(self, rows: Any) -> Tensors:
+    def row_tensors(self, rows: Matrix) -> Tensors:
         """The rows in the narrowest integers that hold them."""
         return row_tensors(rows, self.grid)
 
-    def read_rows(self, tensors: dict[str, npt.NDArray[Any]]) -> Any:
+    def read_rows(self, tensors: dict[str, npt.NDArray[Any]]) -> Matrix:
         """Grid rows, dense or sparse."""
         return read_rows(tensors, self.grid)
 
@@ -136,7 +137,7 @@ def grid_of(meta: dict[str, Any]) -> Grid:
 _LARGEST_KEY = 2**128 - 1
 
 
-def in_sample(ids: Any, rate: float, key: int) -> npt.NDArray[np.bool_]:
+def in_sample(ids: Names, rate: float, key: int) -> npt.NDArray[np.bool_]:
     """Which ids are in the sample: those with a keyed hash ``h < rate * 2**64``, compared as integers."""
     limit = math.ceil(Fraction(rate) * 2**64)
     hashes = keyed_hash(ids, key)
@@ -212,7 +213,7 @@ class Leverage(GridSelection):
 
     # -- learning --------------------------------------------------------------------------------------------------
 
-    def always_kept(self, ids: Any) -> npt.NDArray[np.bool_] | None:
+    def always_kept(self, ids: Names) -> npt.NDArray[np.bool_] | None:
         """The ids that the sample draws; None without a sample."""
         return None if self.sample_key is None else in_sample(ids, self.sample_rate, self.sample_key)
 
@@ -229,7 +230,7 @@ class Leverage(GridSelection):
         core: CoreRows,
         sums: ExactSums | None,
         labels: npt.NDArray[Any],
-        ids: Any,
+        ids: Names,
         progress: Progress | None,
         **sizes: Any,
     ) -> SelectionResult:
@@ -245,7 +246,7 @@ class Leverage(GridSelection):
     # -- verifying and files -----------------------------------------------------------------------------------------
 
     def select_again(
-        self, rows: Any, labels: Sequence[Any], ids: Sequence[Any], progress: Progress | None
+        self, rows: Matrix, labels: Labels, ids: Sequence[Any], progress: Progress | None
     ) -> tuple[Positions, Float64s]:
         """Algorithm 1 on grid rows."""
         H, forced = empty_gram(self.grid, self.units), self.always_kept(ids)
