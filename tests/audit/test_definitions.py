@@ -30,7 +30,9 @@ from erasable.audit.definitions import (
     checks_of,
     parametrize_with_checks,
 )
+from erasable.audit.stored import stored_components
 from erasable.classes import LinearBall
+from erasable.core.fingerprint import fingerprint
 from erasable.coresets import RandomSubsample
 from erasable.errors import InputError, InputTypeError, VerificationError
 from erasable.research.baselines import CertifiedRemovalClassifier, NewtonUnlearner, RetrainedRidge, SISAClassifier
@@ -313,3 +315,34 @@ def test_every_bad_store_fails_most_checks(kind: Any) -> None:
     found = {name: check().holds for name, check in checks_of(kind()).items()}
     assert len(found) == 12
     assert sum(found.values()) <= 3
+
+
+# -- what an estimator stores ---------------------------------------------------------------------------------------
+
+
+def test_components_of_a_model_are_its_tensors_and_what_hangs_on_it() -> None:
+    X = np.random.default_rng(0).standard_normal((50, 3))
+    model = ErasableClassifier().fit(X, X[:, 0] > 0)
+    found = stored_components(model)
+    assert {
+        "header threshold",
+        "gram",
+        "class_sums",
+        "weights",
+        "rows",
+        "labels",
+        "ids",
+        "n_features_in_",
+    } <= found.keys()
+    model.extra = "left behind"
+    assert {name for name, mark in stored_components(model).items() if found.get(name) != mark} == {"extra"}
+
+
+def test_an_estimator_may_say_itself_what_it_stores() -> None:
+    class Spoken:
+        cache = 3
+
+        def audit_state(self) -> dict[str, Any]:
+            return {"weights": np.ones(2)}
+
+    assert stored_components(Spoken()) == {"weights": fingerprint(np.ones(2))}

@@ -20,8 +20,6 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as hs
 
-from erasable import ErasableClassifier
-from erasable.audit.stored import stored_components
 from erasable.core.fingerprint import fingerprint
 
 plain = hs.sampled_from([None, False, True, 0, 1, -7, 0.0, -0.0, 1.0, 1e300, "", "a", "b", " ", b"", b"a", b" "])
@@ -183,34 +181,6 @@ def test_an_object_that_holds_itself_has_a_fingerprint() -> None:
     assert fingerprint(a) == fingerprint(b)
     b.more = 1  # type: ignore[attr-defined]
     assert fingerprint(a) != fingerprint(b)
-
-
-def test_components_of_a_model_are_its_tensors_and_what_hangs_on_it() -> None:
-    X = np.random.default_rng(0).standard_normal((50, 3))
-    model = ErasableClassifier().fit(X, X[:, 0] > 0)
-    found = stored_components(model)
-    assert {
-        "header threshold",
-        "gram",
-        "class_sums",
-        "weights",
-        "rows",
-        "labels",
-        "ids",
-        "n_features_in_",
-    } <= found.keys()
-    model.extra = "left behind"
-    assert {name for name, mark in stored_components(model).items() if found.get(name) != mark} == {"extra"}
-
-
-def test_an_estimator_may_say_itself_what_it_stores() -> None:
-    class Spoken:
-        cache = 3
-
-        def audit_state(self) -> dict[str, Any]:
-            return {"weights": np.ones(2)}
-
-    assert stored_components(Spoken()) == {"weights": fingerprint(np.ones(2))}
 
 
 def local_of(value: Any) -> threading.local:
