@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import importlib.util
 import re
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from benchmarks.walks import Walk, source_of
 from erasable import ErasableClassifier
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
+OURS = ("erasable", "benchmarks")
 HELPERS = {"__init__", "run", "tools", "datasets", "poison_rows"}
 ELSEWHERE = {"gpu", "gpu_fit", "audit", "walks"}  # read by gpu_tables; hours, see docs/audit.md; printed by make walks
 
@@ -26,6 +29,17 @@ def test_every_section_of_the_results_can_be_asked_for():
 def test_every_measurement_has_a_section():
     used = set(re.findall(r"from benchmarks\.(\w+) import", (FOLDER / "run.py").read_text(encoding="utf-8")))
     assert {path.stem for path in FOLDER.glob("*.py")} - HELPERS - ELSEWHERE <= used
+
+
+@pytest.mark.parametrize("script", sorted(FOLDER.glob("*.py")), ids=lambda path: path.stem)
+def test_every_script_imports_what_exists(script):
+    """Also those that need a GPU to run."""
+    here = not script.stem.startswith("gpu") or importlib.util.find_spec("torch") is not None
+    for node in ast.walk(ast.parse(script.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("erasable" if not here else OURS):
+            module = importlib.import_module(node.module)
+            for name in node.names:
+                assert hasattr(module, name.name) or importlib.import_module(f"{node.module}.{name.name}")
 
 
 @pytest.mark.parametrize(
