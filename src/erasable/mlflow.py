@@ -120,7 +120,7 @@ def save_model(
     (folder / "requirements.txt").write_text("".join(f"{line}\n" for line in requirements))
 
 
-def log_model(model: Any, name: str = "model", *, registered_model_name: str | None = None, **options: Any) -> Any:
+def log_model(model: object, name: str = "model", *, registered_model_name: str | None = None, **options: Any) -> Any:
     """Log a model to the active run, and register it where a name is given.
 
     Parameters
@@ -255,7 +255,7 @@ def stale(
     return found, seen
 
 
-def signature_of(model: Any) -> ModelSignature:
+def signature_of(model: object) -> ModelSignature:
     """Return inputs and outputs of a model, from its configuration alone."""
     import numpy as np
 
@@ -293,7 +293,7 @@ def _load_pyfunc(path: str) -> _Predictor:
     return _Predictor(load(path), settings["method"])
 
 
-def _estimator(model: Any) -> ErasableEstimator:
+def _estimator(model: object) -> ErasableEstimator:
     """Return the estimator given, or the one in the file given."""
     found = load(model) if isinstance(model, str | os.PathLike) else model
     if not isinstance(found, ErasableEstimator):

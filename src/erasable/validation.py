@@ -23,22 +23,22 @@ from erasable.errors import ConfigurationError, InputError, InputTypeError
 T = TypeVar("T")
 
 
-def finite_number(value: Any, name: str) -> float:
+def finite_number(value: object, name: str) -> float:
     """Return a finite number as a float."""
     return _number(value, name, "a finite number", math.isfinite)
 
 
-def positive_number(value: Any, name: str) -> float:
+def positive_number(value: object, name: str) -> float:
     """Return a positive finite number as a float."""
     return _number(value, name, "a positive finite number", lambda number: 0.0 < number < math.inf)
 
 
-def number_not_negative(value: Any, name: str) -> float:
+def number_not_negative(value: object, name: str) -> float:
     """Return a finite number, zero or more, as a float; minus zero is zero."""
     return _number(value, name, "a finite number that is not negative", lambda number: 0.0 <= number < math.inf) + 0.0
 
 
-def number_between(value: Any, name: str, low: float, high: float, *, closed: str = "") -> float:
+def number_between(value: object, name: str, low: float, high: float, *, closed: str = "") -> float:
     """Return a finite number between two limits, which count themselves if ``closed`` is "low", "high" or "both"."""
     left, right = "at least" if closed == "low" else "above", "at most" if closed == "high" else "below"
     limits = f"{left} {low:g}" if high == math.inf else f"{left} {low:g} and {right} {high:g}"
@@ -52,7 +52,7 @@ def number_between(value: Any, name: str, low: float, high: float, *, closed: st
     return _number(value, name, f"a number {limits}", within)
 
 
-def probability(value: Any, name: str) -> float:
+def probability(value: object, name: str) -> float:
     """Return a number above 0 and below 1."""
     return number_between(value, name, 0.0, 1.0)
 
@@ -64,26 +64,26 @@ def count(value: Any, name: str, least: int = 1) -> int:
     return int(value)
 
 
-def whole_number(value: Any, name: str, least: int = 1, most: int | None = None) -> int:
+def whole_number(value: object, name: str, least: int = 1, most: int | None = None) -> int:
     """Return an integer in a range."""
     required = {0: "a non-negative integer", 1: "a positive integer"}.get(least, f"an integer, at least {least}")
     return _integer(value, name, required if most is None else f"an integer between {least} and {most}", least, most)
 
 
-def seed(value: Any, name: str = "random_state", most: int | None = None) -> int:
+def seed(value: object, name: str = "random_state", most: int | None = None) -> int:
     """Return an integer to draw random numbers from. None and generators are refused: a refit has to draw the same."""
     limit = "" if most is None else f" up to {most}"
     return _integer(value, name, f"a non-negative integer{limit}, for a refit to draw the same", 0, most)
 
 
-def switch(value: Any, name: str) -> bool:
+def switch(value: object, name: str) -> bool:
     """Return True or False, also for NumPy's."""
     if not _is_bool(value):
         raise ConfigurationError(f"{name} must be True or False; got {_shown(value)}.")
     return bool(value)
 
 
-def choice(value: Any, name: str, among: Sequence[T]) -> T:
+def choice(value: object, name: str, among: Sequence[T]) -> T:
     """Return the choice that the value equals."""
     for known in among:
         if isinstance(value, type(known)) and value == known:
@@ -91,14 +91,14 @@ def choice(value: Any, name: str, among: Sequence[T]) -> T:
     raise ConfigurationError(f"{name} must be one of {', '.join(map(repr, among))}; got {_shown(value)}.")
 
 
-def text(value: Any, name: str) -> str:
+def text(value: object, name: str) -> str:
     """Return a text."""
     if not isinstance(value, str):
         raise ConfigurationError(f"{name} must be text; got {type(value).__name__}.")
     return str(value)
 
 
-def function(value: Any, name: str) -> Callable[..., Any]:
+def function(value: object, name: str) -> Callable[..., Any]:
     """Return a callable."""
     if not callable(value):
         raise ConfigurationError(f"{name} must be callable; got {type(value).__name__}.")
@@ -120,7 +120,7 @@ def did_you_mean(absent: Iterable[str], names: Sequence[str], otherwise: str = "
     return f"Did you mean {', '.join(map(repr, dict.fromkeys(near)))}?" if near else otherwise
 
 
-def _number(value: Any, name: str, required: str, good: Callable[[float], bool]) -> float:
+def _number(value: object, name: str, required: str, good: Callable[[float], bool]) -> float:
     """Return a real number as a float; one too large for float64 counts as infinite."""
     number = math.nan
     if isinstance(value, numbers.Real) and not _is_bool(value):
@@ -140,11 +140,11 @@ def _integer(value: Any, name: str, required: str, least: int, most: int | None)
     return int(value)
 
 
-def _is_bool(value: Any) -> bool:
+def _is_bool(value: object) -> bool:
     return isinstance(value, bool) or type(value).__name__ in ("bool_", "bool")  # the others are NumPy's
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     """Return a short plain value for a message; of anything else only its type, since it may be rows."""
     plain = isinstance(value, str | bytes | numbers.Number | None)
     large = isinstance(value, int) and value.bit_length() > 1000  # Python refuses to write the longest
@@ -161,7 +161,7 @@ _NUMBERS = ("int", "uint", "halffloat", "float", "double", "bool", "decimal")  #
 _TIMES = ("date", "time", "duration", "month")
 
 
-def odd_cells(values: Any) -> tuple[str, list[str]] | None:
+def odd_cells(values: object) -> tuple[str, list[str]] | None:
     """Return what cells hold that is no real number, and the names of those columns; None if all are numbers.
 
     NumPy would silently turn some of it into numbers: masked entries into what the mask hides, dates into counts of a
@@ -179,7 +179,7 @@ def odd_cells(values: Any) -> tuple[str, list[str]] | None:
     return what, [repr(name) for name in found.get(what, ()) if name]
 
 
-def real_numbers(values: Any, name: str) -> npt.NDArray[np.float64]:
+def real_numbers(values: object, name: str) -> npt.NDArray[np.float64]:
     """Return the numbers of a list, array, column or dataframe as float64; NaN and infinities pass.
 
     Raises
@@ -200,7 +200,7 @@ def real_numbers(values: Any, name: str) -> npt.NDArray[np.float64]:
     raise InputError(f"{name} must hold numbers that float64 has, as many for each row: correct those that are not.")
 
 
-def is_listed(values: Any) -> bool:
+def is_listed(values: object) -> bool:
     """Return whether the values are a list, tuple, range or similar sequence, and no text."""
     return isinstance(values, Sequence) and not isinstance(values, str | bytes | bytearray | memoryview)
 

@@ -74,11 +74,11 @@ class ErasableEstimator(BaseEstimator):
         """What holds after ``forget``."""
 
     @abstractmethod
-    def _start(self, X: Any, y: Any, classes: Any, *, streaming: bool) -> Model:
+    def _start(self, X: object, y: object, classes: object, *, streaming: bool) -> Model:
         """Return an empty model for validated rows like these, configured by the constructor arguments."""
 
     @abstractmethod
-    def _check_unchanged(self, model: Model, classes: Any) -> None:
+    def _check_unchanged(self, model: Model, classes: object) -> None:
         """Raise ConfigurationError if the constructor arguments name another configuration than the model's."""
 
     @abstractmethod
@@ -89,17 +89,19 @@ class ErasableEstimator(BaseEstimator):
         """Return the code that the bytes of a state cannot hold; pickles hold it next to the bytes."""
         return None
 
-    def _check_learnt(self, X: Any, y: Any, *, first: bool) -> tuple[Any, npt.NDArray[Any], dict[str, Any]]:
+    def _check_learnt(self, X: object, y: object, *, first: bool) -> tuple[Any, npt.NDArray[Any], dict[str, Any]]:
         """Return validated rows and labels to learn, and the attributes that a first fit sets."""
         return check_rows(self, X, y, first=first, tensors=self._tensors)
 
-    def _check_asked(self, X: Any) -> Any:
+    def _check_asked(self, X: object) -> Any:
         """Return validated rows to predict."""
         return check_rows(self, X, first=False, tensors=self._tensors)[0]
 
     # -- learning ------------------------------------------------------------------------------------------------
 
-    def fit(self, X: Any, y: Any, ids: Any = None, subjects: Any = None, *, allow_no_subject: bool = False) -> Self:
+    def fit(
+        self, X: object, y: object, ids: object = None, subjects: object = None, *, allow_no_subject: bool = False
+    ) -> Self:
         """Learn from nothing: whatever the model held before is overwritten.
 
         Parameters
@@ -118,11 +120,11 @@ class ErasableEstimator(BaseEstimator):
     @_if_streaming
     def partial_fit(
         self,
-        X: Any,
-        y: Any,
-        ids: Any = None,
-        subjects: Any = None,
-        classes: Any = None,
+        X: object,
+        y: object,
+        ids: object = None,
+        subjects: object = None,
+        classes: object = None,
         *,
         allow_no_subject: bool = False,
     ) -> Self:
@@ -176,12 +178,12 @@ class ErasableEstimator(BaseEstimator):
     def _learn(
         self,
         X: Any,
-        y: Any,
-        ids: Any = None,
-        subjects: Any = None,
+        y: object,
+        ids: object = None,
+        subjects: object = None,
         *,
-        classes: Any = None,
-        sample_weight: Any = None,
+        classes: object = None,
+        sample_weight: object = None,
         fresh: bool = False,
         streaming: bool = False,
         allow_no_subject: bool = False,
@@ -235,7 +237,7 @@ class ErasableEstimator(BaseEstimator):
         budget_bytes: int = BUDGET_BYTES,
         reading: Callable[[int], None] | None = None,
         ahead: Ahead | None = None,
-        engine: Any = None,
+        engine: object = None,
     ) -> LearnReport:
         """Learn the rows of many blocks as if they came in one call, without holding them all.
 
@@ -306,7 +308,7 @@ class ErasableEstimator(BaseEstimator):
 
     # -- forgetting ----------------------------------------------------------------------------------------------
 
-    def forget(self, *, ids: Any = None, subjects: Any = None) -> ForgetReport:
+    def forget(self, *, ids: object = None, subjects: object = None) -> ForgetReport:
         """Rows with these ids, or of these subjects, stop existing for the model.
 
         Parameters
@@ -335,19 +337,19 @@ class ErasableEstimator(BaseEstimator):
         warn_of_emptied_classes(report.classes_emptied, fixable=hasattr(self, "classes"))
         return report
 
-    def forget_quietly(self, ids: Any = None, subjects: Any = None) -> ForgetReport:
+    def forget_quietly(self, ids: object = None, subjects: object = None) -> ForgetReport:
         """``forget`` without warnings, for callers that give their own."""
         check_fitted(self, "forget")
         return self._model.forget(ids=ids, subjects=subjects)
 
     # -- predicting ----------------------------------------------------------------------------------------------
 
-    def predict(self, X: Any) -> npt.NDArray[Any]:
+    def predict(self, X: object) -> npt.NDArray[Any]:
         """The class of each row: the sign of its score, or the class with the largest one; or its targets."""
         X = self._asked(X)
         return self._model.predict(X)
 
-    def _asked(self, X: Any) -> Any:
+    def _asked(self, X: object) -> Any:
         """Return validated rows for a model that can predict."""
         check_fitted(self, "predict")
         X = self._check_asked(X)
@@ -375,7 +377,7 @@ class ErasableEstimator(BaseEstimator):
         """Raise ConfigurationError if the parameters name another configuration than the model's."""
         self._check_unchanged(model, None)
 
-    def rows_of(self, *, ids: Any = None, subjects: Any = None) -> StoredRows:
+    def rows_of(self, *, ids: object = None, subjects: object = None) -> StoredRows:
         """What the model stores of somebody: the core rows with these ids, and all of these subjects.
 
         Parameters
@@ -579,12 +581,12 @@ class ErasableClassifierBase(ClassifierMixin, ErasableEstimator):
         """The classes fixed by the caller, or those of the surviving core rows."""
         return array_of(self._fitted("classes_").classes)
 
-    def decision_function(self, X: Any) -> Float64s:
+    def decision_function(self, X: object) -> Float64s:
         """Scores: shape (n_samples,) for one or two classes, (n_samples, n_classes) otherwise."""
         X = self._asked(X)
         return self._model.decision(X)
 
-    def predict_proba(self, X: Any) -> Float64s:
+    def predict_proba(self, X: object) -> Float64s:
         """Probability of each class, shape (n_samples, n_classes).
 
         Under the paper's assumption ``E[y | x] = u'x`` the probability of the positive class is ``(1 + w'x) / 2``,
@@ -596,7 +598,7 @@ class ErasableClassifierBase(ClassifierMixin, ErasableEstimator):
         return self._model.predict_proba(X)
 
 
-def install(estimator: Any, schema: dict[str, Any], **fitted: Any) -> None:
+def install(estimator: object, schema: dict[str, Any], **fitted: Any) -> None:
     """Set what a first fit sets, in place of what an earlier one set."""
     fitted = {**schema, **fitted}
     for name in {**dict.fromkeys(sorted(SCHEMA)), **fitted}:  # attributes stand in the order of a first fit

@@ -155,7 +155,7 @@ class CoreSetUnlearner(ErasableClassifierBase):
                 "give it horizon= beside kappa=, or threshold= instead."
             )
 
-    def _start(self, X: Any, y: Any, classes: Any, *, streaming: bool) -> Model:
+    def _start(self, X: Any, y: object, classes: object, *, streaming: bool) -> Model:
         self._check_parameters()
         return Model(self._copied_configuration(columns=int(X.shape[1]), sparse=sp.issparse(X)))
 
@@ -164,7 +164,7 @@ class CoreSetUnlearner(ErasableClassifierBase):
         selection = CoreSetSelection(copy.deepcopy(self.core_set), bool(self.one_shot), **rows)
         return Configuration(selection, LearnerHead(clone(self.learner), bool(self.reproducible)))
 
-    def _check_unchanged(self, model: Model, classes: Any) -> None:
+    def _check_unchanged(self, model: Model, classes: object) -> None:
         """All rows are learnt at once: there is nothing to go on with."""
 
     def _savable(self) -> Any:
@@ -200,12 +200,12 @@ class CoreSetUnlearner(ErasableClassifierBase):
     # -- predicting ----------------------------------------------------------------------------------------------
 
     @_offers("predict_proba")  # type: ignore[untyped-decorator]
-    def predict_proba(self, X: Any) -> npt.NDArray[Any]:
+    def predict_proba(self, X: object) -> npt.NDArray[Any]:
         """The learner's probabilities, shape (n_samples, n_classes); one where one class is left."""
         return super().predict_proba(X)
 
     @_offers("decision_function")  # type: ignore[untyped-decorator]
-    def decision_function(self, X: Any) -> npt.NDArray[Any]:
+    def decision_function(self, X: object) -> npt.NDArray[Any]:
         """The learner's scores; zeros where one class is left."""
         return super().decision_function(X)
 
@@ -278,7 +278,7 @@ class CoreSetSelection(Selection):
         return SelectionResult(index, [SelectedRows.chosen(rows, labels, keys, index).rows], Decisions())
 
     def select_again(
-        self, rows: Any, labels: Sequence[Any], ids: Sequence[Any], progress: Progress | None
+        self, rows: object, labels: Sequence[Any], ids: Sequence[Any], progress: Progress | None
     ) -> tuple[Positions, Float64s | None]:
         """Select from the stored rows: all of them, in the same order, or it is refused."""
         n = len(ids)
@@ -295,10 +295,10 @@ class CoreSetSelection(Selection):
             progress(n, n)
         return index, None
 
-    def check_stored(self, rows: Any) -> None:
+    def check_stored(self, rows: object) -> None:
         """Any finite rows may have been stored."""
 
-    def row_tensors(self, rows: Any) -> Tensors:
+    def row_tensors(self, rows: object) -> Tensors:
         """64-bit integers with the bits of the numbers, and where they stand."""
         return SelectedRows(rows, [], []).tensors()
 

@@ -21,7 +21,7 @@ from erasable.models.model import Model
 from erasable.models.selections import Independent, KernelDisagreement, Leverage
 
 
-def load(path: str | os.PathLike[str], *, like: Any = None) -> Any:
+def load(path: str | os.PathLike[str], *, like: object = None) -> Any:
     """The model that a file holds, ready to predict, to learn and to forget.
 
     Parameters
@@ -69,7 +69,7 @@ def load(path: str | os.PathLike[str], *, like: Any = None) -> Any:
     return face
 
 
-def face_of(model: Model, like: Any = None) -> Any:
+def face_of(model: Model, like: object = None) -> Any:
     """An estimator in front of a model: with the parameters of ``like``, or with those that the model was made with.
 
     Raises
@@ -86,7 +86,7 @@ def face_of(model: Model, like: Any = None) -> Any:
     return face
 
 
-def code_of(like: Any) -> Code | None:
+def code_of(like: object) -> Code | None:
     """How an unfitted model that the caller gave makes a model of a file; refused if it is none."""
     if like is None:
         return None

@@ -98,7 +98,7 @@ class ErasableKernelClassifier(ErasableClassifierBase):
 
     def __init__(
         self,
-        kernel: Any = "rbf",
+        kernel: object = "rbf",
         capacity: float = 0.1,
         threshold: float = 1.0,
         *,
@@ -106,13 +106,13 @@ class ErasableKernelClassifier(ErasableClassifierBase):
         nu: float = 1.5,
         degree: int = 3,
         coef0: float = 1.0,
-        scaling: Any = None,
-        classes: Any = None,
-        feature_names: Any = None,
+        scaling: object = None,
+        classes: object = None,
+        feature_names: object = None,
         grid_bits: int = 12,
         order: str = "hashed",
         random_state: int = 0,
-        engine: Any = None,
+        engine: object = None,
     ) -> None:
         self.kernel = kernel
         self.capacity = capacity
@@ -147,7 +147,7 @@ class ErasableKernelClassifier(ErasableClassifierBase):
 
     # -- how it learns -------------------------------------------------------------------------------------------
 
-    def _configuration(self, n_features: int, classes: Any) -> Configuration:
+    def _configuration(self, n_features: int, classes: object) -> Configuration:
         """The configuration that the constructor arguments name; everything is checked."""
         kernel = Kernel.of(self.kernel, gamma=self.gamma, nu=self.nu, degree=self.degree, coef0=self.coef0)
         capacity, threshold = positive_number(self.capacity, "capacity"), positive_number(self.threshold, "threshold")
@@ -162,10 +162,10 @@ class ErasableKernelClassifier(ErasableClassifierBase):
         selection = KernelDisagreement(points, kernel, units, threshold)
         return Configuration(selection, KernelRidge(), fixed_classes(self, classes), names, None, order_key(self))
 
-    def _start(self, X: Any, y: Any, classes: Any, *, streaming: bool) -> Model:
+    def _start(self, X: Any, y: object, classes: Any, *, streaming: bool) -> Model:
         return Model(self._configuration(X.shape[1], classes))
 
-    def _check_unchanged(self, model: Model, classes: Any) -> None:
+    def _check_unchanged(self, model: Model, classes: object) -> None:
         there = model.configuration
         given = self._configuration(there.selection.n_features, classes)
         if given.feature_names is None:
@@ -254,7 +254,7 @@ class ErasableGeneralClassifier(ErasableClassifierBase):
         rate: float | None = None,
         delta: float = 0.05,
         max_stages: int = 64,
-        classes: Any = None,
+        classes: object = None,
         order: str = "hashed",
         random_state: int = 0,
     ) -> None:
@@ -288,7 +288,7 @@ class ErasableGeneralClassifier(ErasableClassifierBase):
 
     # -- how it learns -------------------------------------------------------------------------------------------
 
-    def _configuration(self, n_features: int, classes: Any) -> Configuration:
+    def _configuration(self, n_features: int, classes: object) -> Configuration:
         function_class = LinearBall() if self.function_class is None else self.function_class
         if isinstance(function_class, type) or not isinstance(function_class, FunctionClass):
             name = function_class.__name__ if isinstance(function_class, type) else type(function_class).__name__
@@ -328,7 +328,7 @@ class ErasableGeneralClassifier(ErasableClassifierBase):
             warn_of_signs(selection.function_class.grid(X.shape[1]))
         return Model(configuration)
 
-    def _check_unchanged(self, model: Model, classes: Any) -> None:
+    def _check_unchanged(self, model: Model, classes: object) -> None:
         held = model.configuration
         given = self._configuration(held.selection.n_features, classes)
         if _described(given) != _described(held):

@@ -118,7 +118,12 @@ class LearnerHead(Head):
     # -- states ----------------------------------------------------------------------------------------------------
 
     def derive(
-        self, c: Configuration, rows: Any, labels: Sequence[Any], row_weights: RowWeights | None, sums: ExactSums | None
+        self,
+        c: Configuration,
+        rows: object,
+        labels: Sequence[Any],
+        row_weights: RowWeights | None,
+        sums: ExactSums | None,
     ) -> Derived:
         """Nothing is stored."""
         return {}
@@ -196,7 +201,7 @@ class LearnerHead(Head):
         scores = np.asarray(learner.decision_function(X))
         return scores if scores.ndim > 1 else scores[:, None]
 
-    def predict(self, model: Model, X: Any) -> npt.NDArray[Any]:
+    def predict(self, model: Model, X: object) -> npt.NDArray[Any]:
         """What the learner predicts."""
         learner = model.cache["learner"]
         found = np.asarray(learner.predict(X))
@@ -263,7 +268,7 @@ class Constant:
         return np.full(X.shape[0], self.code, dtype=np.intp)
 
 
-def check_estimator_parameter(estimator: Any, name: str = "estimator") -> None:
+def check_estimator_parameter(estimator: object, name: str = "estimator") -> None:
     """Refuse a base estimator that cannot be cloned, fitted or asked."""
     able = all(hasattr(estimator, method) for method in ("get_params", "fit", "predict"))
     if isinstance(estimator, type) or not able or is_regressor(estimator):
@@ -273,7 +278,7 @@ def check_estimator_parameter(estimator: Any, name: str = "estimator") -> None:
         )
 
 
-def train_on(core: SelectedRows, core_set: CoreSetMap, base: Any, reproducible: bool) -> tuple[SelectedRows, Any]:
+def train_on(core: SelectedRows, core_set: CoreSetMap, base: object, reproducible: bool) -> tuple[SelectedRows, Any]:
     """The learner that these core rows give, and those of them that it keeps."""
     if core.n_classes < 2:
         return core, Constant(0) if core.ids else None
@@ -283,7 +288,7 @@ def train_on(core: SelectedRows, core_set: CoreSetMap, base: Any, reproducible: 
     return core, (seeded(base, core.digest()) if reproducible else clone(base)).fit(rows, labels)
 
 
-def agreed(core: SelectedRows, learner: Any, core_set: CoreSetMap) -> tuple[SelectedRows, Any]:
+def agreed(core: SelectedRows, learner: object, core_set: CoreSetMap) -> tuple[SelectedRows, Any]:
     """Core rows without those that the learner, having a core set of its own, does not keep."""
     if not hasattr(learner, "core_ids_"):
         return core, learner
@@ -297,12 +302,12 @@ def agreed(core: SelectedRows, learner: Any, core_set: CoreSetMap) -> tuple[Sele
     return core, learner if core.n_classes > 1 else Constant(0) if core.ids else None
 
 
-def forgets(estimator: Any) -> bool:
+def forgets(estimator: object) -> bool:
     """Whether it is an unlearning algorithm: it takes ids when it is fitted and forgets by them."""
     return hasattr(estimator, "forget") and bool(has_fit_parameter(estimator, "ids"))
 
 
-def seeded(estimator: Any, material: str) -> Any:
+def seeded(estimator: object, material: str) -> Any:
     """An unfitted copy in which every ``random_state`` that is None, of parts too, is drawn from the material."""
     copy = clone(estimator)
     unset = [k for k, v in copy.get_params().items() if v is None and k.split("__")[-1] == "random_state"]
@@ -312,7 +317,7 @@ def seeded(estimator: Any, material: str) -> Any:
     return copy
 
 
-def described(value: Any) -> Any:
+def described(value: object) -> Any:
     """A parameter, or an estimator with all of its parameters, as values that JSON can hold; nothing is rounded.
 
     What JSON cannot hold is given by its ``repr``, less the address in memory.
@@ -361,7 +366,7 @@ def same_learner(held: Any, again: Any, *, reproducible: bool = True) -> bool:
     return _equal(held, again)
 
 
-def _equal(held: Any, again: Any) -> bool:
+def _equal(held: object, again: object) -> bool:
     return fingerprint(held, contents_only=True) == fingerprint(again, contents_only=True)
 
 

@@ -73,7 +73,7 @@ class LinearEstimator(ErasableEstimator):
         self._learn(X, y, ids, subjects, fresh=True, **options)
         return self
 
-    def _check_learnt(self, X: Any, y: Any, *, first: bool) -> tuple[Any, npt.NDArray[Any], dict[str, Any]]:
+    def _check_learnt(self, X: object, y: object, *, first: bool) -> tuple[Any, npt.NDArray[Any], dict[str, Any]]:
         rows = _mapped_input(map_of(self), X)
         if rows is None:
             return super()._check_learnt(X, y, first=first)
@@ -90,10 +90,10 @@ class LinearEstimator(ErasableEstimator):
         warn_of_signs(configuration.grid)
         return Model(configuration, map_of(self))
 
-    def _check_parameters(self, classes: Any) -> None:
+    def _check_parameters(self, classes: object) -> None:
         """Raise ConfigurationError for arguments that contradict each other."""
 
-    def _check_unchanged(self, model: Model, classes: Any) -> None:
+    def _check_unchanged(self, model: Model, classes: object) -> None:
         self._check_parameters(classes)
         check_unchanged(self, model.configuration, classes)
 
@@ -103,7 +103,7 @@ class LinearEstimator(ErasableEstimator):
 
     # -- predicting ----------------------------------------------------------------------------------------------
 
-    def _check_asked(self, X: Any) -> Any:
+    def _check_asked(self, X: object) -> Any:
         rows = _mapped_input(self._model.feature_map, X)
         if rows is None:
             return super()._check_asked(X)
@@ -294,22 +294,22 @@ class ErasableClassifier(LinearEstimator, ErasableClassifierBase):
         horizon: int | None = None,
         selection: str = "leverage",
         rate: float | None = None,
-        moments: Any = None,
+        moments: object = None,
         balance: float = 0.0,
-        class_shares: Any = None,
+        class_shares: object = None,
         fit_intercept: bool = True,
-        scaling: Any = "row",
-        feature_map: Any = None,
-        classes: Any = None,
-        feature_names: Any = None,
+        scaling: object = "row",
+        feature_map: object = None,
+        classes: object = None,
+        feature_names: object = None,
         grid_bits: int = 15,
         loss: str = "squared",
         alpha: float | None = None,
-        class_weight: Any = None,
+        class_weight: object = None,
         sample_rate: float = 0.0,
         order: str = "hashed",
         random_state: int = 0,
-        engine: Any = None,
+        engine: object = None,
     ) -> None:
         self.capacity = capacity
         self.threshold = threshold
@@ -363,7 +363,7 @@ class ErasableClassifier(LinearEstimator, ErasableClassifierBase):
         self._learn(X, y, ids, subjects, classes=classes, streaming=True, **options)
         return self
 
-    def _check_parameters(self, classes: Any) -> None:
+    def _check_parameters(self, classes: object) -> None:
         if self.alpha is not None and self.loss == "squared":
             raise ConfigurationError(
                 'alpha is the regulariser of loss="logistic", and that of loss="squared" is the capacity: leave alpha '
@@ -424,7 +424,7 @@ class ErasableRegressor(RegressorMixin, LinearEstimator):
 
     def __init__(
         self,
-        target_range: Any = None,
+        target_range: object = None,
         capacity: float = 0.02,
         *,
         threshold: float | None = None,
@@ -432,16 +432,16 @@ class ErasableRegressor(RegressorMixin, LinearEstimator):
         horizon: int | None = None,
         selection: str = "leverage",
         rate: float | None = None,
-        moments: Any = None,
+        moments: object = None,
         fit_intercept: bool = True,
-        scaling: Any = "row",
-        feature_map: Any = None,
-        feature_names: Any = None,
+        scaling: object = "row",
+        feature_map: object = None,
+        feature_names: object = None,
         grid_bits: int = 15,
         sample_rate: float = 0.0,
         order: str = "hashed",
         random_state: int = 0,
-        engine: Any = None,
+        engine: object = None,
     ) -> None:
         self.target_range = target_range
         self.capacity = capacity
@@ -476,7 +476,7 @@ class ErasableRegressor(RegressorMixin, LinearEstimator):
         self._learn(X, y, ids, subjects, streaming=True, **options)
         return self
 
-    def _check_parameters(self, classes: Any) -> None:
+    def _check_parameters(self, classes: object) -> None:
         if classes is not None:
             raise ConfigurationError("a regression has no classes: leave them out.")
 

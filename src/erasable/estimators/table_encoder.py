@@ -42,7 +42,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     True
     """
 
-    def __init__(self, schema: Any, *, sparse_output: Any = "auto") -> None:
+    def __init__(self, schema: object, *, sparse_output: object = "auto") -> None:
         self.schema = schema
         self.sparse_output = sparse_output
 
@@ -53,19 +53,19 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             raise ConfigurationError(f"schema must be a Schema; got {type(self.schema).__name__}: see Schema.load.")
         return self.schema
 
-    def fit(self, X: Any, y: Any = None) -> Self:
+    def fit(self, X: object, y: object = None) -> Self:
         """Check that the table has the columns and is of their kinds; nothing is kept."""
         self.transform(X)
         return self
 
-    def transform(self, X: Any) -> Any:
+    def transform(self, X: object) -> Any:
         """Encoded rows: a float32 array, or a csr_array."""
         schema = self.feature_map
         sparse = choice(self.sparse_output, "sparse_output", ("auto", True, False))
         rows, _ = schema.encode_sparse(X)
         return rows if sparse is True or (sparse == "auto" and schema.sparse) else rows.toarray()
 
-    def get_feature_names_out(self, input_features: Any = None) -> npt.NDArray[np.object_]:
+    def get_feature_names_out(self, input_features: object = None) -> npt.NDArray[np.object_]:
         """The names of the features; those of the input are the schema's."""
         return np.array(self.feature_map.feature_names_out(), dtype=object)
 

@@ -85,7 +85,7 @@ def check_rows(
     raise refusal  # here and not above, where it would carry the original, and with it values, along
 
 
-def names_of_columns(X: Any) -> npt.NDArray[Any] | None:
+def names_of_columns(X: object) -> npt.NDArray[Any] | None:
     """The names of the columns, where the rows come with any."""
     names: npt.NDArray[Any] | None = _get_feature_names(X)
     return names
@@ -94,7 +94,7 @@ def names_of_columns(X: Any) -> npt.NDArray[Any] | None:
 _NO_COLUMN = (str, bytes, bytearray, dict, set, frozenset)
 
 
-def _refuse_odd(X: Any) -> None:
+def _refuse_odd(X: object) -> None:
     """Refuse what are no rows, and cells that NumPy would turn into other numbers."""
     if not is_listed(X) and not hasattr(X, "shape") and not hasattr(X, "__array__"):
         raise TypeError(
@@ -146,7 +146,7 @@ def _fit_to_learn(X: DeviceRows) -> DeviceRows:
     return X
 
 
-def _seen_to_be_finite(X: Any) -> bool:
+def _seen_to_be_finite(X: object) -> bool:
     """Whether many numbers are known to be finite, since their sums are. Several threads add them up, not one."""
     if type(X) is not np.ndarray or X.dtype not in (np.float32, np.float64) or X.ndim != 2 or X.size < _MANY:
         return False
