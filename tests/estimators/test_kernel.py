@@ -16,6 +16,7 @@ from sklearn.model_selection import train_test_split
 
 from erasable import ErasableClassifier, ErasableKernelClassifier, learn, verify
 from erasable.errors import ConfigurationError, InputError, VerificationError
+from erasable.models.row_source import Rows
 from tests.memory import numbers, pieces
 
 X, Y = make_moons(400, noise=0.2, random_state=0)
@@ -88,7 +89,7 @@ def test_a_digest_does_not_depend_on_container_or_block_size():
     assert moons().fit(sp.csr_array(X), Y).state_digest() == digest
     assert moons().fit(np.asfortranarray(X), Y).state_digest() == digest
     clf = moons()
-    clf._learn(X, Y, fresh=True, block_rows=7, chunk_rows=3)
+    clf._learn(Rows(X, Y), fresh=True, block_rows=7, chunk_rows=3)
     assert clf.state_digest() == digest
     assert pickle.loads(pickle.dumps(clf)).state_digest() == digest
     assert (

@@ -20,6 +20,7 @@ from sklearn.utils import get_tags
 from erasable import ErasableClassifier, verify
 from erasable.errors import ConfigurationError, InputError, InputTypeError, NoRowsError
 from erasable.features import FrozenMap, HashedText, NystroemFeatures, RandomFourierFeatures
+from erasable.models.row_source import Rows
 from tests.estimators.cases import SECRET, make_classes, make_rows, refused
 from tests.strategies import splits
 
@@ -135,7 +136,7 @@ def test_streaming_equals_one_fit(data):
 @pytest.mark.parametrize("sizes", [{"block_rows": 7, "chunk_rows": 3}, {"block_rows": 64, "chunk_rows": 64}])
 def test_the_size_of_blocks_makes_no_difference(sizes):
     clf = mapped(threshold=0.1)
-    clf._learn(X, Y, fresh=True, **sizes)
+    clf._learn(Rows(X, Y), fresh=True, **sizes)
     assert clf.state_digest() == mapped(threshold=0.1).fit(X, Y).state_digest()
 
 
@@ -148,7 +149,7 @@ def test_rows_are_mapped_a_block_at_a_time():
 
     rows, labels = make_rows(3000)
     clf = ErasableClassifier(feature_map=FrozenMap(spy, "spy", 6), threshold=0.05)
-    clf._learn(rows, labels, fresh=True, block_rows=200, chunk_rows=50)
+    clf._learn(Rows(rows, labels), fresh=True, block_rows=200, chunk_rows=50)
     assert max(sizes) <= 200
     assert sum(sizes) < 3000 + 6 * clf.n_core_
     whole = ErasableClassifier(feature_map=FrozenMap(squares, "spy", 6), threshold=0.05).fit(rows, labels)

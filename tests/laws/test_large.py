@@ -11,6 +11,7 @@ from erasable.core.grid import to_grid
 from erasable.core.selector import GridRows, select
 from erasable.core.sums import empty_gram
 from erasable.models.configuration import order_of
+from erasable.models.row_source import Rows
 from tests.oracle import GrowingInverse, in_turn
 
 N, D = 3000, 40
@@ -52,7 +53,7 @@ def test_block_sizes_and_threads(stream, model, sizes):
     for threads in (1, 2):
         with threadpool_limits(threads):
             clf = ErasableClassifier(capacity=1.0, kappa=0.5)
-            clf._learn(X, y, fresh=True, block_rows=block, chunk_rows=chunk)
+            clf._learn(Rows(X, y), fresh=True, block_rows=block, chunk_rows=chunk)
         assert clf.state_digest() == model.state_digest()
 
 

@@ -24,6 +24,7 @@ from erasable.classes import LinearBall
 from erasable.coresets import LeverageThreshold
 from erasable.errors import ConfigurationError, SortedRowsWarning
 from erasable.features import HashedText, RandomFourierFeatures
+from erasable.models.row_source import Rows
 from erasable.research.baselines import RetrainedRidge
 from tests.formats.models import NearestMean
 from tests.laws.test_same_digest import CONTAINERS
@@ -132,7 +133,7 @@ def test_shuffling_rows_in_any_container(container):
     exact = X.astype(np.float32).astype(np.float64)
     first = ErasableClassifier(1.0, threshold=0.1).fit(exact, Y)
     again = ErasableClassifier(1.0, threshold=0.1)
-    again._learn(put(exact[index]), Y[index], index, fresh=True, block_rows=16, chunk_rows=5)
+    again._learn(Rows(put(exact[index]), Y[index], index), fresh=True, block_rows=16, chunk_rows=5)
     assert again.state_digest() == first.state_digest()
 
 
@@ -215,7 +216,7 @@ def test_there_is_no_copy_of_the_rows_in_order(container):
         clf = ErasableClassifier(1.0, threshold=0.3, order=order)
         y = np.arange(20_000) % 2
         tracemalloc.start()
-        clf._learn(rows, y, fresh=True, block_rows=512)
+        clf._learn(Rows(rows, y), fresh=True, block_rows=512)
         peaks[order] = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
     assert peaks["hashed"] < peaks["given"] + 0.4 * size

@@ -22,6 +22,7 @@ from scipy import sparse
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from erasable import ErasableClassifier
+from erasable.models.row_source import Rows
 from tests.oracle import OracleModel
 from tests.strategies import assert_identical, problems, splits
 
@@ -33,10 +34,7 @@ def test_block_and_chunk_sizes(problem, block, chunk):
     setting, batch = problem
     clf = setting.classifier()
     clf._learn(
-        np.array(batch.X),
-        batch.y,
-        batch.ids,
-        batch.subjects,
+        Rows(np.array(batch.X), batch.y, batch.ids, batch.subjects),
         fresh=True,
         allow_no_subject=True,
         block_rows=block,
@@ -96,7 +94,7 @@ def stream():
 
 def digest_after(X, y, gone, *, ids=None, clf=None, **sizes):
     clf = clf or ErasableClassifier(1.0, threshold=0.08)
-    clf._learn(X, y, ids, None, fresh=True, **sizes)
+    clf._learn(Rows(X, y, ids), fresh=True, **sizes)
     clf.forget(ids=gone)
     return clf.state_digest()
 

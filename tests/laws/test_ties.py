@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from erasable import ErasableClassifier, learn, verify
+from erasable.models.row_source import Rows
 from tests.oracle import leverage
 from tests.strategies import Batch, Setting, assert_identical
 
@@ -24,7 +25,7 @@ def assert_law(setting: Setting, X, expected_core):
     batch = Batch([tuple(x) for x in X], [i % 2 for i in range(n)], list(range(n)), None)
     for size in (None, 1, 2):
         clf = setting.classifier()
-        clf._learn(np.array(batch.X), batch.y, batch.ids, None, fresh=True, block_rows=size, chunk_rows=size)
+        clf._learn(Rows(np.array(batch.X), batch.y, batch.ids), fresh=True, block_rows=size, chunk_rows=size)
         assert clf.core_ids_.tolist() == expected_core
     assert_identical(clf, batch.learnt_by(setting.oracle()))
     for gone in expected_core:

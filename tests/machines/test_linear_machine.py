@@ -14,6 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from erasable import ErasableClassifier, ErasableRegressor, verify
 from erasable.errors import ErasableError, InputError
+from erasable.models.row_source import Rows
 from erasable.models.state import State
 from tests.oracle import OracleModel
 from tests.regressions import Regression, regressions
@@ -74,13 +75,9 @@ class Classifier(RuleBasedStateMachine):
     def learn(self, data, sizes, container):
         batch = self.batch(data)
         self.clf._learn(
-            container(np.array(batch.X)),
-            batch.y,
-            batch.ids,
-            batch.subjects,
+            Rows(container(np.array(batch.X)), batch.y, batch.ids, batch.subjects, batch.weights),
             fresh=not self.fitted(),
             streaming=True,
-            sample_weight=batch.weights,
             allow_no_subject=True,
             **sizes,
         )

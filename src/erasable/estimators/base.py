@@ -12,6 +12,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from copy import deepcopy
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Self, TypeVar
 
@@ -114,7 +115,7 @@ class ErasableEstimator(BaseEstimator):
         -------
         self
         """
-        self._learn(X, y, ids, subjects, fresh=True, allow_no_subject=allow_no_subject)
+        self._learn(Rows(X, y, ids, subjects), fresh=True, allow_no_subject=allow_no_subject)
         return self
 
     @_if_streaming
@@ -142,7 +143,7 @@ class ErasableEstimator(BaseEstimator):
         -------
         self
         """
-        self._learn(X, y, ids, subjects, classes=classes, streaming=True, allow_no_subject=allow_no_subject)
+        self._learn(Rows(X, y, ids, subjects), classes=classes, streaming=True, allow_no_subject=allow_no_subject)
         return self
 
     @_if_streaming
@@ -172,18 +173,15 @@ class ErasableEstimator(BaseEstimator):
         progress : callable, optional
             Called with (rows done, rows in all) after every block.
         """
-        options = {"sample_weight": sample_weight, "streaming": streaming, "progress": progress}
-        return self._learn(X, y, ids, subjects, classes=classes, allow_no_subject=allow_no_subject, **options)
+        rows = Rows(X, y, ids, subjects, sample_weight)
+        options = {"streaming": streaming, "allow_no_subject": allow_no_subject}
+        return self._learn(rows, classes=classes, progress=progress, **options)
 
     def _learn(
         self,
-        X: Any,
-        y: object,
-        ids: object = None,
-        subjects: object = None,
+        given: Rows,
         *,
         classes: object = None,
-        sample_weight: object = None,
         fresh: bool = False,
         streaming: bool = False,
         allow_no_subject: bool = False,
@@ -192,14 +190,14 @@ class ErasableEstimator(BaseEstimator):
     ) -> LearnReport:
         """Check everything, then learn; a refused call changes nothing. Tests set ``sizes`` of blocks."""
         fresh = fresh or not self.__sklearn_is_fitted__()
-        X, y, schema = self._check_learnt(X, y, first=fresh)
+        X, y, schema = self._check_learnt(given.X, given.y, first=fresh)
         if fresh:
             model = self._start(X, y, classes, streaming=streaming)
         else:
             model = self._model
             model.check_whole()
             self._check_unchanged(model, classes)
-        if model.selection.independent and streaming and ids is None:
+        if model.selection.independent and streaming and given.ids is None:
             raise InputError(
                 "partial_fit needs ids with independent selection: the hash of a row's id says whether it is kept. "
                 "Give ids=."
@@ -207,14 +205,12 @@ class ErasableEstimator(BaseEstimator):
         if model.selection.one_by_one and model.classifies and model.order_key is None:
             LabelRuns().add(y).warn(stacklevel=3)  # the caller of fit
         if getattr(self, "engine", None) is None:
-            names: dict[str, Any] = {"ids": ids, "subjects": subjects, "sample_weight": sample_weight}
-            names.update(sizes, allow_no_subject=allow_no_subject)
-            report = model.learn(X, y, progress=progress, **names)
+            options: dict[str, Any] = {"sample_weight": given.weights, "allow_no_subject": allow_no_subject, **sizes}
+            report = model.learn(X, y, given.ids, given.subjects, progress=progress, **options)
         else:
             with opened_engine(self.engine) as engine:
                 model = model if fresh else copy_without(model, [])  # a refused call leaves the original whole
-                rows = Rows(X, y, ids, subjects, sample_weight)
-                source = ArraySource(model, rows, engine, allow_no_subject=allow_no_subject)
+                source = ArraySource(model, replace(given, X=X, y=y), engine, allow_no_subject=allow_no_subject)
                 watch = None if progress is None else (lambda done: progress(done, X.shape[0]))
                 report = learn_rows(model, source, engine=engine, progress=watch)
         if fresh and model.selection.one_by_one and not streaming:

@@ -19,6 +19,7 @@ from erasable.models.files import Fetch, from_files
 from erasable.models.heads.linear import functions_of, linear_guarantee
 from erasable.models.model import Model
 from erasable.models.reports import Guarantee
+from erasable.models.row_source import Rows
 
 
 class LinearEstimator(ErasableEstimator):
@@ -69,8 +70,7 @@ class LinearEstimator(ErasableEstimator):
         -------
         self
         """
-        options = {"sample_weight": sample_weight, "allow_no_subject": allow_no_subject}
-        self._learn(X, y, ids, subjects, fresh=True, **options)
+        self._learn(Rows(X, y, ids, subjects, sample_weight), fresh=True, allow_no_subject=allow_no_subject)
         return self
 
     def _check_learnt(self, X: object, y: object, *, first: bool) -> tuple[Any, npt.NDArray[Any], dict[str, Any]]:
@@ -359,8 +359,8 @@ class ErasableClassifier(LinearEstimator, ErasableClassifierBase):
         -------
         self
         """
-        options = {"sample_weight": sample_weight, "allow_no_subject": allow_no_subject}
-        self._learn(X, y, ids, subjects, classes=classes, streaming=True, **options)
+        rows = Rows(X, y, ids, subjects, sample_weight)
+        self._learn(rows, classes=classes, streaming=True, allow_no_subject=allow_no_subject)
         return self
 
     def _check_parameters(self, classes: object) -> None:
@@ -472,8 +472,7 @@ class ErasableRegressor(RegressorMixin, LinearEstimator):
         allow_no_subject: bool = False,
     ) -> Self:
         """Learn more rows after those learnt before; parameters as in ``ErasableClassifier.partial_fit``."""
-        options = {"sample_weight": sample_weight, "allow_no_subject": allow_no_subject}
-        self._learn(X, y, ids, subjects, streaming=True, **options)
+        self._learn(Rows(X, y, ids, subjects, sample_weight), streaming=True, allow_no_subject=allow_no_subject)
         return self
 
     def _check_parameters(self, classes: object) -> None:
