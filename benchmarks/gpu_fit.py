@@ -95,7 +95,7 @@ def stages():
     """What a fit is made of."""
     return Stages(
         checking_rows=(validated, "validate_data"),
-        finite_here=(validated, "_seen_to_be_finite"),
+        finite_here=(validated, "_has_finite_sums"),
         finite_there=(DeviceRows, "unfit"),
         checking_names=(passes.Pass, "rows_of"),
         hashing=(DeviceHash, "__call__"),

@@ -144,7 +144,7 @@ def test_rows_are_copied_to_a_device_whose_memory_is_not_seen_from_here():
     lane.rows, ready.device = lane.rows.as_subclass(There), SimpleNamespace(type="elsewhere")
     for index in (None, np.arange(len(X))):
         alive.copy_(torch.from_numpy(~wanted))
-        ready._queue(lane, device._as_it_lies(X), index, None, alive, False)
+        ready._queue(lane, device._unchanged(X), index, None, alive, False)
         assert np.array_equal(alive.numpy(), wanted)
 
 

@@ -263,11 +263,11 @@ def test_of_many_rows_several_threads_look_whether_all_are_finite(monkeypatch):
     monkeypatch.setattr(validated, "_MANY", 0)
     monkeypatch.setattr(validated, "_SUMMED", 16)
     plain = classifier().fit(X, Y).state_digest()
-    assert validated._seen_to_be_finite(X)
+    assert validated._has_finite_sums(X)
     assert classifier().fit(X, Y).state_digest() == plain
     assert classifier().fit(X32[:, ::-1], Y).n_core_ > 0  # in any layout
     large = np.full_like(X32, 3e38)
-    assert not validated._seen_to_be_finite(large)  # their sums overflow: scikit-learn looks at each
+    assert not validated._has_finite_sums(large)  # their sums overflow: scikit-learn looks at each
     assert classifier().fit(large, Y).n_core_ > 0
     for value, message in ((np.nan, "contains NaN: fill"), (np.inf, "contains infinity"), (-np.inf, "infinity")):
         wrong = X.copy()

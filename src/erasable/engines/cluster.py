@@ -25,7 +25,7 @@ from erasable.models.passes import Engine, Hashing, Limits, Pass, PassResult, Sc
 from erasable.models.row_source import RowSource
 from erasable.validation import positive_number, text, whole_number
 
-NO_SPILLING = {"data": dict}  # what workers hold stays in memory, that of workers that start anew too
+NO_SPILLING = {"data": dict}  # data of workers stays in memory, after a restart too
 _TRIES = 3  # of a part whose result got lost
 
 
@@ -71,7 +71,7 @@ class Dask(Engine):
     Examples
     --------
     >>> from erasable.engines import Dask
-    >>> engine = Dask("tcp://10.0.0.1:8786")  # nothing is asked of it yet
+    >>> engine = Dask("tcp://10.0.0.1:8786")  # connects when rows are learnt
     """
 
     sends = True
@@ -112,24 +112,24 @@ class Dask(Engine):
     # -- the cluster -----------------------------------------------------------------------------------------------
 
     def _ready(self) -> Any:
-        """A client of workers that can do this, asked at the beginning of every pass."""
+        """A client whose workers fit, checked at the beginning of every pass."""
         made = distributed()
         with _as_engine_errors():
             if self._client is None or self._client.status not in ("running", "connecting"):
                 self._client = self._connected(made)
             self._client.wait_for_workers(1, timeout=self.timeout)
-            told = self._client.run(_facts, on_error="return")
-            gone = [answer for answer in told.values() if not isinstance(answer, tuple)]  # died a moment ago
-            if len(gone) == len(told) or not all(isinstance(answer, OSError) for answer in gone):
-                raise gone[0] if gone else TimeoutError
-            facts = {worker: answer for worker, answer in told.items() if isinstance(answer, tuple)}
-        strangers = sum(found != _version() for found, _ in facts.values())
-        if strangers:
+            replies = self._client.run(_facts, on_error="return").values()
+            failed = [reply for reply in replies if not isinstance(reply, tuple)]  # of workers that just died
+            if len(failed) == len(replies) or not all(isinstance(reply, OSError) for reply in failed):
+                raise failed[0] if failed else TimeoutError
+            facts = [reply for reply in replies if isinstance(reply, tuple)]
+        others = sum(found != _version() for found, _ in facts)
+        if others:
             raise EngineError(
-                f"{strangers} of {len(facts)} workers have another version of erasable than this process, "
+                f"{others} of {len(facts)} workers have another version of erasable than this process, "
                 f"{_version()}: install the same everywhere."
             )
-        spilling = sum(spills for _, spills in facts.values())
+        spilling = sum(spills for _, spills in facts)
         if spilling:
             raise EngineError(
                 f"{spilling} of {len(facts)} workers may write rows to disk when memory is short, where nothing erases "
@@ -147,7 +147,7 @@ class Dask(Engine):
         return made.Client(self._cluster, timeout=self.timeout, set_as_default=False)
 
     def close(self) -> None:
-        """Let go of the scheduler; a cluster that was started here is ended, a client that was given stays open."""
+        """Disconnect; a cluster that was started here is ended, a client that was given stays open."""
         client, self._client = self._client, None
         if client is not None and client is not self.scheduler:
             client.close()
@@ -161,7 +161,7 @@ class Dask(Engine):
 
 
 class _RunningPass:
-    """One pass: parts that are under way, and which of them have to be sent again."""
+    """One pass: the parts under way, and those that have to be sent again."""
 
     def __init__(self, engine: Dask, client: Any, scan: Pass, limits: Callable[[], Limits]) -> None:
         import cloudpickle
@@ -170,7 +170,7 @@ class _RunningPass:
         self.name = f"erasable-{uuid.uuid4().hex}"
         self.data = packed(scan, self.dumps)
         self.under_way: dict[Any, tuple[bytes, int | None, list[Any], int]] = {}
-        self.theirs: dict[Any, list[Any]] = {}  # what a part that is under way needs is not let go of
+        self.theirs: dict[Any, list[Any]] = {}  # keeps the objects that running parts need
         self.sent = 0
         self._send_scan()
 
@@ -179,7 +179,7 @@ class _RunningPass:
         self.scan = self._submitted(_opened, self.data, key=f"{self.name}-pass-{self.sent}")
 
     def _submitted(self, *work: Any, key: str) -> Any:
-        with warnings.catch_warnings():  # that rows and factors are sent with tasks, from where they are sent again
+        with warnings.catch_warnings():  # tasks carry rows and factors, so that they can be sent again
             warnings.filterwarnings("ignore", "Sending large graph", UserWarning)
             return self.client.submit(*work, key=key, pure=False)
 
@@ -188,13 +188,13 @@ class _RunningPass:
         self.engine.moved += len(part)
         work = _run, self.scan, part, low, self.limits(), _version()
         theirs = [one.future() for one in waiting]
-        values = [self._ours(value) for value in theirs]  # looked at where they lie
+        values = [self._ours(value) for value in theirs]  # screened on the worker that has them
         future = self._submitted(*work, *values, key=f"{self.name}-{self.sent}")
         self.under_way[future], self.theirs[future] = (part, low, waiting, tries), theirs
         return future
 
     def _ours(self, future: Any) -> Any:
-        """What lies on the cluster, for this client."""
+        """The same future for our client."""
         if future.client is self.client:
             return future
         if future.client.scheduler.address != self.client.scheduler.address:
@@ -218,7 +218,7 @@ class _RunningPass:
             self.client.cancel([*self.under_way, self.scan])
 
     def _next(self, coming: Any) -> Iterator[PassResult]:
-        """What came of the part that is done first; nothing where it has to be sent again."""
+        """The result of the part that is done first; none if it has to be sent again."""
         from concurrent.futures import CancelledError
 
         future = next(coming)
@@ -278,7 +278,7 @@ def _version() -> str:
 
 
 def _facts(dask_worker: Any) -> tuple[str, bool]:
-    """The version of this package there, and whether data may be written to disk."""
+    """The version of this package on a worker, and whether it may write data to disk."""
     return _version(), not isinstance(dask_worker.data, dict)
 
 

@@ -1,6 +1,6 @@
 """A GPU, or any other device of PyTorch.
 
-Only the screen of dense rows is computed there. Whatever it cannot rule out is decided by this process, exactly.
+Only the screen of dense rows is computed there. This process decides exactly about rows that it cannot rule out.
 
 *Why its float32 is enough.* ``core.leverage.screen`` makes, from a factor of ``H``, a float32 matrix ``M`` and a limit
 such that a row ``x`` with ``fl(|M x|^2) <= limit`` has a leverage at or below the threshold. Its bounds are Higham's
@@ -15,11 +15,11 @@ processor is that of any device that adds and multiplies in float32, and what a 
 changes nothing: the survivors are decided again.
 
 *What could break it* is a product that is not in float32: TF32 and bfloat16 keep 11 and 8 bits of the factors, and
-settings and environment variables can switch them on. So before each pass a product is asked for whose exact result
+settings and environment variables can switch them on. So before each pass a product is computed whose exact result
 only float32 gets, see :func:`probe`.
 
-*Rows that are there already*, in a tensor or made there by a feature map, stay: they become float32 as NumPy makes them
-of an array, entry by entry and correctly rounded, and the argument above holds for them. Those that survive are copied.
+*Rows on the device*, in a tensor or made by a feature map, stay there. They become float32 entry by entry, correctly
+rounded as by NumPy, so the argument above holds for them. Survivors are copied.
 """
 
 from __future__ import annotations
@@ -65,10 +65,9 @@ class Torch(Local):
 
     Notes
     -----
-    Rows in a tensor of PyTorch are screened where they lie, and so is what a feature map makes on a device. Those that
-    are float32 and lie one after the other in memory are copied as they are, those in pinned memory without a detour.
-    While one chunk is copied, another is multiplied. Where memory of the device is short, chunks are halved. Sparse
-    rows are screened by the processor.
+    Rows in a tensor of PyTorch, and those that a feature map makes on a device, are screened where they are. Contiguous
+    float32 rows are copied unchanged, and from pinned memory directly. While one chunk is copied, another is
+    multiplied. Where memory of the device is short, chunks are halved. The processor screens sparse rows.
 
     Examples
     --------
@@ -107,7 +106,7 @@ class Torch(Local):
 
 
 def on_device(screening: Screening | None, device: str | None) -> Screening | None:
-    """A screen that computes on a device what another computes here; None where there is none.
+    """A screen that computes on a device what another computes on the processor; None for None.
 
     Raises
     ------
@@ -122,7 +121,7 @@ def on_device(screening: Screening | None, device: str | None) -> Screening | No
 
 
 class DeviceScreen:
-    """``StaleScreen`` on a device. It can be sent; where it is used first, it is made ready and probed."""
+    """``StaleScreen`` on a device. It can be sent, and is prepared and probed at its first use."""
 
     def __init__(self, stale: StaleScreen, device: str | None) -> None:
         self.stale, self.device = stale, device
@@ -145,7 +144,7 @@ class DeviceScreen:
                 return ready.survivors(rows)
             except pytorch().OutOfMemoryError:
                 pass
-            ready.shrink()  # here and not above, where the error would keep what was on the device
+            ready.shrink()  # not in the handler, where the error would keep memory of the device
 
     def ready(self) -> _Ready:
         """The factor on the device, once a probe has shown that products there are in full float32."""
@@ -158,15 +157,15 @@ class DeviceScreen:
 
 
 class _Slot(threading.local):
-    """What each thread has on the device: two streams, each with memory for a chunk of rows."""
+    """The memory of each thread on the device: two streams, each with room for a chunk of rows."""
 
     lanes: list[_Lane] | None = None
-    streams: Sequence[Any] = ()  # kept where chunks get smaller: products in a new one would take memory of their own
+    streams: Sequence[Any] = ()  # kept when chunks get smaller, since new streams would take memory of their own
     rows = 0
 
 
 class _Lane:
-    """A queue of the device with memory of its own: what is queued in another is done at the same time."""
+    """A queue of the device with memory of its own; several run at the same time."""
 
     def __init__(self, torch: ModuleType, device: Device, shape: tuple[int, int], stream: Any) -> None:
         self.stream = stream
@@ -177,7 +176,7 @@ class _Lane:
 
     @property
     def pinned(self) -> Tensor:
-        """Memory of the host that the device copies from by itself; made when it is first needed."""
+        """Pinned memory of the host, allocated when it is first needed."""
         if self._pinned is None:
             self._pinned = self._torch.empty(self._shape, dtype=self._torch.float32, pin_memory=True)
         return self._pinned
@@ -213,12 +212,7 @@ class _Ready:
             self.shrink()
 
     def shrink(self) -> None:
-        """Fewer rows at a time.
-
-        Raises
-        ------
-        EngineError
-        """
+        """Take fewer rows at a time; raises EngineError when they become too few."""
         self.slot.lanes = None
         self.step //= 2
         if self.device.type == "cuda":
@@ -229,13 +223,13 @@ class _Ready:
                 "end what else uses it, or take another engine."
             )
 
-    # -- rows that are here ----------------------------------------------------------------------------------------
+    # -- rows in memory ---------------------------------------------------------------------------------------------
 
     def survivors(self, rows: RawRows) -> Mask:
         """Which rows cannot be discarded."""
         torch, n = self.torch, len(rows)
         alive = torch.empty(n, dtype=torch.bool, device=self.device)
-        plain = _as_it_lies(rows)
+        plain = _unchanged(rows)
         pinned = plain is not None and plain.flags.writeable and torch.from_numpy(plain).is_pinned()
         step = self.step
         for i, low in enumerate(range(0, n, step)):
@@ -260,7 +254,7 @@ class _Ready:
 
     def _lanes(self, step: int) -> list[_Lane]:
         if self.slot.lanes is None or self.slot.rows != step:
-            self.slot.lanes = None  # let go of before there are others
+            self.slot.lanes = None  # released before others are made
             self.slot.rows = step
             if not self.slot.streams:
                 cuda = self.device.type == "cuda"
@@ -270,7 +264,7 @@ class _Ready:
         return self.slot.lanes
 
     def _queue(self, lane: _Lane, X: npt.NDArray[Any], index: Any, factors: Any, alive: Tensor, pinned: bool) -> None:
-        """Copy rows, those at an index or all, to the device and test them, after what this lane was asked before."""
+        """Queue in a lane: copy rows, those at an index or all, to the device and test them."""
         torch, n = self.torch, len(alive)
         given = None if factors is None else torch.from_numpy(factors)
         if lane.stream is None:
@@ -296,7 +290,7 @@ class _Ready:
             given = None if given is None else given.to(self.device, non_blocking=True)
             alive.copy_(self.test(lane.rows[:n], given, lane.products))
 
-    # -- rows that are there ---------------------------------------------------------------------------------------
+    # -- rows on the device ----------------------------------------------------------------------------------------
 
     def scaled(self, X: Tensor) -> tuple[Tensor, Tensor | None]:
         """Rows of any floats, on any device, as :meth:`test` takes them: as ``core.selector.approximated`` has them."""
@@ -372,14 +366,14 @@ def probe(torch: ModuleType, device: Device, rows: int, d: int) -> None:
             )
 
 
-def _as_it_lies(rows: RawRows) -> npt.NDArray[np.float32] | None:
-    """The array of rows that can go to the device as they are; None where they have to be worked on first."""
+def _unchanged(rows: RawRows) -> npt.NDArray[np.float32] | None:
+    """The array of rows that can be copied unchanged; None if they have to be prepared first."""
     plain = type(rows) is RawRows and rows.grid.scaling == "row" and isinstance(rows.X, np.ndarray)
     return rows.X if plain and rows.X.dtype == np.float32 and rows.X.flags.c_contiguous else None
 
 
 def _copy(target: npt.NDArray[Any], X: npt.NDArray[Any], index: Any, cut: slice) -> None:
-    """Some of the rows, or of those at an index, to where they belong in a target."""
+    """Copy some of the rows, or of those at an index, to their places in a target."""
     if index is None:
         np.copyto(target[cut], X[cut])
     else:

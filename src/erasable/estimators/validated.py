@@ -1,4 +1,4 @@
-"""What a caller hands in to learn or predict, checked without touching the estimator."""
+"""Validate the input of fit and predict without touching the estimator."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from erasable.validation import COMPLEX, DATES, MISSING, TEXT, is_listed, odd_ce
 _NO_LABELS = object()
 SCHEMA = ("n_features_in_", "feature_names_in_")
 _SUMMED = 2**22  # numbers added up together
-_MANY = 8 * _SUMMED  # numbers: of more, several threads look whether all are finite
+_MANY = 8 * _SUMMED  # numbers: larger arrays are checked by several threads
 
 
 def check_rows(
@@ -31,9 +31,9 @@ def check_rows(
     """Rows (dense float32/float64 or CSR), labels (1-d) and the schema (feature count and names) they came with.
 
     For a regressor, targets (float64, 1-d or 2-d) in place of labels. Rows in a tensor on a device become an array,
-    unless the caller takes ``tensors``: then they are checked there, and stay.
+    unless the caller takes ``tensors``: then they are checked on the device and stay there.
 
-    No entry of CSR rows is listed twice: entries that were are added up, and their sums must be finite too.
+    Entries that CSR rows list several times are added up, and their sums must be finite too.
 
     The checks run on a stand-in, so that a refused call leaves the estimator as it was.
 
@@ -54,7 +54,7 @@ def check_rows(
         there = DeviceRows.of(X) if tensors else None
         # Of rows on a device only the shape is checked.
         X = np.broadcast_to(np.float32(0), there.shape) if there is not None else on_host(X)
-        if there is not None or _seen_to_be_finite(X):
+        if there is not None or _has_finite_sums(X):
             options["ensure_all_finite"] = False
         _refuse_odd(X)
         if sp.issparse(X) and X.format in ("csr", "csc"):
@@ -72,7 +72,7 @@ def check_rows(
             X, y = validate_data(stand_in, X, y if y is None else real_numbers(y, "y"), multi_output=True, **options)
         else:
             X, y = validate_data(stand_in, X, plain_labels(y), **options)
-            if y.dtype != bool:  # which are classes in any case
+            if y.dtype != bool:  # booleans are always classes
                 check_classification_targets(y)
         X = _finite(_narrow(X)) if there is None else _fit_to_learn(there)
         return X, y, {k: v for k, v in vars(stand_in).items() if k in SCHEMA}
@@ -82,11 +82,11 @@ def check_rows(
         refusal = InputError(_without_values(str(error)))
     except TypeError as error:
         refusal = InputTypeError(_without_values(str(error)))
-    raise refusal  # here and not above, where it would carry the original, and with it values, along
+    raise refusal  # not raised above, where it would carry the original error, and values with it
 
 
 def names_of_columns(X: object) -> npt.NDArray[Any] | None:
-    """The names of the columns, where the rows come with any."""
+    """The names of the columns of X, if it has any."""
     names: npt.NDArray[Any] | None = _get_feature_names(X)
     return names
 
@@ -95,7 +95,7 @@ _NO_COLUMN = (str, bytes, bytearray, dict, set, frozenset)
 
 
 def _refuse_odd(X: object) -> None:
-    """Refuse what are no rows, and cells that NumPy would turn into other numbers."""
+    """Refuse input that is not rows, and cells that NumPy would turn into other numbers."""
     if not is_listed(X) and not hasattr(X, "shape") and not hasattr(X, "__array__"):
         raise TypeError(
             "X must be a 2D array, a sparse matrix, a dataframe, a tensor or a list of rows; "
@@ -122,7 +122,7 @@ def _refuse_odd(X: object) -> None:
 
 
 def _narrow(X: Any) -> Any:
-    """CSR with 32-bit indices where they suffice: many estimators of scikit-learn take no others."""
+    """CSR with 32-bit indices where they suffice; many estimators of scikit-learn need them."""
     if isinstance(X, np.ndarray) or X.indices.dtype == np.int32 or max(*X.shape, X.nnz) >= 2**31:
         return X
     parts = X.data, X.indices.astype(np.int32), X.indptr.astype(np.int32)
@@ -130,7 +130,7 @@ def _narrow(X: Any) -> Any:
 
 
 def _finite(X: Any) -> Any:
-    """The rows, entries of CSR that are listed several times added up."""
+    """The rows, with repeated entries of CSR added up."""
     if isinstance(X, np.ndarray):
         return X
     X = summed(X)
@@ -140,14 +140,14 @@ def _finite(X: Any) -> Any:
 
 
 def _fit_to_learn(X: DeviceRows) -> DeviceRows:
-    """The rows, all of whose numbers are finite; in the words of scikit-learn."""
+    """The rows, if all numbers are finite; errors are worded like those of scikit-learn."""
     if X.unfit():
         raise ValueError(f"Input X contains {'NaN' if X.holds_nan() else 'infinity or a value too large'}.")
     return X
 
 
-def _seen_to_be_finite(X: object) -> bool:
-    """Whether many numbers are known to be finite, since their sums are. Several threads add them up, not one."""
+def _has_finite_sums(X: object) -> bool:
+    """Whether a large array is finite because its sums are; several threads add them up."""
     if type(X) is not np.ndarray or X.dtype not in (np.float32, np.float64) or X.ndim != 2 or X.size < _MANY:
         return False
     step = max(1, _SUMMED // X.shape[1])

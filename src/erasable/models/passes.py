@@ -550,7 +550,7 @@ class _Run:
         return end if 0 < end < 2**64 else None
 
     def _read_again(self, scan: Pass) -> Iterator[Rows]:
-        """All rows, read when the first is asked for."""
+        """All rows, read lazily."""
         again = replace(scan, initial=False, start=0)
         for block in self.source:
             yield again.rows_of(block, 0, again.empty())

@@ -170,7 +170,7 @@ class _Blocks(RowSource):
 
 
 class StartedSource(RowSource):
-    """A source whose first block was read ahead: the first pass goes on from there instead of reading it again."""
+    """A source whose first block was read ahead; the first pass continues after it instead of starting again."""
 
     def __init__(self, source: RowSource) -> None:
         self.source, self.once, self.n_rows = source, source.once, source.n_rows

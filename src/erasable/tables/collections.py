@@ -1,8 +1,8 @@
 """Dask dataframes and arrays as tables: their partitions are computed where their rows are read.
 
-Nothing of Dask is imported: what is asked of a collection are its own methods. A partition is computed by the process
-that reads it, alone; but what was persisted on a cluster is made by that cluster, and waits there until whoever screens
-it on a worker hands it in (``awaited``, ``filled``). Read elsewhere, it is fetched.
+Dask is not imported; only methods of the collections are called. The process that reads a partition computes it. A
+partition that was persisted stays on its cluster: an engine passes its future to the worker that screens it
+(``awaited``, ``filled``), and any other reader fetches it.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ class FrameStream(ArrowStream):
         return {**super().__getstate__(), "_partitions": [] if self.awaited() else self._partitions}
 
     def awaited(self) -> list[Any]:
-        """Partitions that lie on a cluster."""
+        """Partitions that are on a cluster."""
         return [part for part in self._partitions if isinstance(part, Persisted)]
 
     def filled(self, values: Sequence[Any]) -> Self:
-        """The same rows, of which these are the partitions."""
+        """See :class:`~erasable.models.row_source.RowSource`."""
         part = copy(self)
         part._partitions = list(values)
         return part
 
     def parts(self) -> Sequence[RowSource] | None:
-        """One for each partition; how many rows it has shows when it is computed."""
+        """One for each partition; its number of rows is known only when it is computed."""
         parts: list[RowSource] = []
         for k, partition in enumerate(self._partitions):
             part = copy(self)
@@ -126,7 +126,7 @@ class ArrayRows(RowSource):
 
 
 class ChunkOfRows(RowSource):
-    """The rows of a chunk, not computed yet; it can be sent, but for what lies on a cluster."""
+    """The rows of a chunk, not computed yet. It is sent without the columns that are on a cluster."""
 
     def __init__(self, n_rows: int | None, *columns: Any) -> None:
         self.n_rows, self.columns = n_rows, columns
@@ -140,11 +140,11 @@ class ChunkOfRows(RowSource):
         return {**vars(self), "columns": [_WAITING if isinstance(c, Persisted) else c for c in self.columns]}
 
     def awaited(self) -> list[Any]:
-        """Columns that lie on a cluster."""
+        """Columns that are on a cluster."""
         return [column for column in self.columns if isinstance(column, Persisted)]
 
     def filled(self, values: Sequence[Any]) -> ChunkOfRows:
-        """The same rows, of which these are the columns that were waited for."""
+        """See :class:`~erasable.models.row_source.RowSource`."""
         coming = iter(values)
         waiting = (column is _WAITING or isinstance(column, Persisted) for column in self.columns)
         columns = [next(coming) if wait else column for wait, column in zip(waiting, self.columns, strict=True)]
@@ -152,47 +152,35 @@ class ChunkOfRows(RowSource):
 
 
 class Persisted:
-    """A part of a collection that lies on a cluster, or is made there of what does.
-
-    Parameters
-    ----------
-    client : dask.distributed.Client
-        That of who persisted it.
-    part : Future or Delayed
-    """
+    """A part of a persisted collection, or of one that is computed from it: a Future or a Delayed, and its client."""
 
     def __init__(self, client: Any, part: Any) -> None:
         self.client, self._part = client, part
 
     def future(self) -> Any:
-        """What stands for it on the cluster."""
+        """The future of this part."""
         return self.client.compute(self._part) if hasattr(self._part, "__dask_graph__") else self._part
 
     def fetched(self) -> Any:
-        """It, here.
-
-        Raises
-        ------
-        InputError
-        """
+        """The value of this part, in this process."""
         return read_or_refuse(lambda: self.future().result(), _PART, "a part of a Dask collection", _LOST)
 
 
-_WAITING = ...  # in place of a column that was not sent
+_WAITING = ...  # the place of a column that was not sent
 _PART = Path("a persisted part")
 _LOST = " It was persisted on a cluster: check that its workers still hold it, or persist it again."
 
 
 def _parts_in(collection: Any) -> list[Any]:
-    """The parts of a collection; those of one that was persisted as :class:`Persisted`."""
+    """The parts of a collection, as :class:`Persisted` if it was persisted."""
     graph = dict(collection.__dask_graph__())
     client = next((value.client for value in graph.values() if hasattr(value, "client")), None)
     if client is None:
         return _flat(collection.to_delayed())
     found: list[Any] = []
-    for part in _flat(collection.to_delayed(optimize_graph=False)):  # else what was persisted is left out
+    for part in _flat(collection.to_delayed(optimize_graph=False)):  # optimising would drop persisted parts
         entry = graph.get(part.key)
-        entry = graph.get(getattr(entry, "target", None), entry)  # another name for it
+        entry = graph.get(getattr(entry, "target", None), entry)  # an alias
         found.append(Persisted(client, entry if hasattr(entry, "client") else part))
     return found
 

@@ -350,7 +350,7 @@ def as_rows(X: Any, where: str, shown: Sequence[str] | None = None, first: int =
     """
     check_shape(X.shape, X.dtype, where)
     if sp.issparse(X):
-        if hasattr(X, "check_format"):  # before anything is computed with them: indices may lie outside
+        if hasattr(X, "check_format"):  # first, since indices may point outside
             X.check_format(full_check=True)
         X = summed(sp.csr_array(X, dtype=row_dtype([X.dtype])))
         odd = np.flatnonzero(~np.isfinite(X.data))

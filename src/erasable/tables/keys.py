@@ -128,7 +128,7 @@ def _parquet_column(path: Path, choose: Choose) -> list[Any]:
 def _csv_column(path: Path, choose: Choose) -> list[str]:
     """The cells of a column of a CSV; its first line holds the names.
 
-    Not by pyarrow, for which a quote that is not closed goes to the end of the file: one key, which no row has.
+    Not read by pyarrow, which makes one key of everything after a quote that is not closed.
     """
 
     def read() -> list[list[str]]:

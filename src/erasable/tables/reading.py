@@ -81,7 +81,7 @@ class TableStream(RowSource):
         return self.n_rows
 
     def kinds(self) -> dict[str, type]:
-        """The types of labels, ids and subjects, as the format or a look at all rows says; none of empty columns."""
+        """The types of labels, ids and subjects, by the format or by reading all rows; none of empty columns."""
         return {}
 
     # -- reading -----------------------------------------------------------------------------------------------------

@@ -24,29 +24,28 @@ class Table:
     Parameters
     ----------
     X : ndarray of float32 or float64, or scipy.sparse.csr_array, of shape (n_rows, n_features); or EncodedTable
-        The rows; those that a schema encoded are known as such.
+        The rows.
     y : array of shape (n_rows,), optional
-        Their labels; without, there is nothing to learn, but rows to predict or to look for. Numbers to be predicted
-        may have the shape (n_rows, n_targets).
+        Their labels, or None for rows to predict. Targets may have the shape (n_rows, n_targets).
     ids : array of shape (n_rows,), optional
         The name of every row, for ``fit(..., ids=table.ids)``.
     subjects : array of shape (n_rows,) or (n_rows, n), or list of lists, optional
-        Whose row it is, None where nobody's; for ``fit(..., subjects=table.subjects)``. Several subjects of a row are
-        held as a sorted tuple.
+        The subject of each row, None where it has none; for ``fit(..., subjects=table.subjects)``. Several subjects
+        of a row become a sorted tuple.
     name : str, default=""
-        What the data set is called.
+        The name of the data set.
     feature_names : tuple of str, optional
         One name per column.
     fitted : str, default=""
-        What was fitted on rows that may have to be deleted later (labels by clustering, a vocabulary), in a sentence;
-        empty when nothing was. Such a thing is a trace that forgetting rows does not remove.
+        A sentence about what was fitted on these rows (labels by clustering, a vocabulary); empty if nothing was.
+        Forgetting rows does not remove such a trace.
     weights : array of shape (n_rows,), optional
-        How much each row counts, for ``fit(..., sample_weight=table.weights)``.
+        The weight of each row, for ``fit(..., sample_weight=table.weights)``.
 
     Raises
     ------
     InputError, InputTypeError
-        When the parts do not fit each other.
+        When the parts do not match.
 
     Examples
     --------
@@ -97,17 +96,17 @@ class Table:
 
     @property
     def n_rows(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         return int(self.X.shape[0])
 
     @property
     def n_features(self) -> int:
-        """How many numbers a row has."""
+        """The number of numbers in a row."""
         return int(self.numbers.shape[1])
 
     @property
     def numbers(self) -> Any:
-        """The rows as an array or csr_array, those of a table that was encoded too."""
+        """The rows as an array or csr_array, encoded ones too."""
         return self.X.rows if isinstance(self.X, EncodedTable) else self.X
 
     def __repr__(self) -> str:
@@ -117,7 +116,7 @@ class Table:
         return f"<Table {self.name!r}: {self.n_rows} rows × {self.n_features} features, {kind}{extra}>"
 
     def take(self, index: npt.ArrayLike | slice) -> Table:
-        """A copy of some rows, in the order asked for.
+        """A copy of some rows, in the order of the index.
 
         Parameters
         ----------
@@ -127,7 +126,7 @@ class Table:
         Raises
         ------
         InputError, InputTypeError
-            When the index is no list of rows of this table.
+            When the index does not name rows of this table.
         """
         rows = self._rows(index)
 
@@ -136,27 +135,27 @@ class Table:
         return replace(self, X=self.X[rows], y=y, ids=ids, subjects=subjects, weights=weights)
 
     def _rows(self, index: npt.ArrayLike | slice) -> npt.NDArray[np.intp]:
-        """Row numbers as an array, so that what is taken by them is a copy."""
+        """Row numbers as an array, since indexing with an array copies."""
         if isinstance(index, slice):
             return np.arange(self.n_rows)[index]
-        asked = np.asarray(index)
-        if asked.ndim != 1:
-            raise InputError(f"index must have one dimension; got {asked.ndim}.")
-        if asked.dtype == bool:
-            if len(asked) != self.n_rows:
-                raise InputError(f"index is a mask of {len(asked)} entries for {self.n_rows} rows: give one per row.")
-            return np.flatnonzero(asked)
-        if not len(asked):
+        numbers = np.asarray(index)
+        if numbers.ndim != 1:
+            raise InputError(f"index must have one dimension; got {numbers.ndim}.")
+        if numbers.dtype == bool:
+            if len(numbers) != self.n_rows:
+                raise InputError(f"index is a mask of {len(numbers)} entries for {self.n_rows} rows: give one per row.")
+            return np.flatnonzero(numbers)
+        if not len(numbers):
             return np.empty(0, np.intp)
-        if asked.dtype.kind not in "iu":
-            raise InputTypeError(f"index must hold integers or booleans; got {asked.dtype}.")
-        outside = int(np.count_nonzero((asked < -self.n_rows) | (asked >= self.n_rows)))
+        if numbers.dtype.kind not in "iu":
+            raise InputTypeError(f"index must hold integers or booleans; got {numbers.dtype}.")
+        outside = int(np.count_nonzero((numbers < -self.n_rows) | (numbers >= self.n_rows)))
         if outside:
-            raise InputError(f"{outside} of {len(asked)} entries of index name no row: there are {self.n_rows} rows.")
-        return asked.astype(np.intp)
+            raise InputError(f"{outside} of {len(numbers)} entries of index name no row: there are {self.n_rows} rows.")
+        return numbers.astype(np.intp)
 
     def split(self, test_size: float = 0.2, random_state: int = 0, *, in_order: bool = False) -> Split:
-        """The rows, shuffled by a seed, in two tables; the same division as ``train_test_split`` of scikit-learn.
+        """The rows, shuffled by a seed, in two tables: the division of ``train_test_split`` of scikit-learn.
 
         Parameters
         ----------
@@ -165,7 +164,7 @@ class Table:
         random_state : int, default=0
             The seed.
         in_order : bool, default=False
-            Divide the rows in the same way, but leave those of each side in the order that they have here.
+            Leave the rows of each side in the order of this table.
 
         Raises
         ------

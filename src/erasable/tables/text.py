@@ -252,15 +252,15 @@ class _Watch:
 
     def __init__(self, sep: str, name: str) -> None:
         self.name = name
-        self.ends = np.zeros(256, dtype=bool)  # what may stand before a quoted cell and after it
+        self.ends = np.zeros(256, dtype=bool)  # bytes that may come before a quoted cell and after it
         self.ends[[ord(sep), ord("\n"), ord("\r")]] = True
-        self.tail = b"\n"  # a byte that was looked at and, but at the start, one that was not: what follows it counts
+        self.tail = b"\n"  # the last byte checked, and the next one, which waits for the byte after it
         self.inside = self.closed_last = False
         self.line = self.opened = 1
 
     def feed(self, part: bytes) -> int | None:
         """Check the bytes that follow; where in them the last row ends, None if none does."""
-        if not part:  # and whether a quote was closed last stays to be seen
+        if not part:  # whether the last quote is doubled is not known yet
             return None
         text, before, inside = self.tail + part, len(self.tail), self.inside
         at = self._look(text) if inside or b'"' in text else None
@@ -289,11 +289,11 @@ class _Watch:
         """The places of quotes that open or close a cell, in turn."""
         codes = np.frombuffer(text, np.uint8)
         at = np.flatnonzero(codes[1:-1] == _QUOTE) + 1
-        # As a rule all do; two inside of a cell close it and open it again.
+        # As a rule all quotes do; two inside of a cell close it and open it again.
         opens = (np.arange(len(at)) + self.inside) % 2 == 0
-        beside = codes[np.where(opens, at - 1, at + 1)]
+        neighbour = codes[np.where(opens, at - 1, at + 1)]
         doubled = self.closed_last or text[0] != _QUOTE or not len(at) or at[0] > 1  # and no quote within a cell
-        if doubled and (self.ends[beside] | (beside == _QUOTE)).all():
+        if doubled and (self.ends[neighbour] | (neighbour == _QUOTE)).all():
             self.inside ^= len(at) % 2 == 1
             self.closed_last = bool(len(at)) and not self.inside and bool(at[-1] == len(codes) - 2)
             if self.inside and len(at):
