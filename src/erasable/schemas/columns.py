@@ -1,8 +1,8 @@
 """The kinds of columns: what all of them share, and numbers, categories, ordered levels and yes/no.
 
-A kind is a frozen record whose fields are the parameters of the schema file. To add a parameter, add a field to its
-class, check it in ``_check``, use it in ``groups``, ``names`` and ``_parts``, and document it in the class and in the
-table of ``docs/schemas.md``. Parsing, the canonical text, rows, bounds and sparsity follow. Pure.
+A kind is a frozen record whose fields are the parameters of the schema file, each with the function that checks it. To
+add a parameter, add such a field, use it in ``groups``, ``names`` and ``_parts``, and document it in the class and in
+the table of ``docs/schemas.md``. Parsing, the canonical text, rows, bounds and sparsity follow. Pure.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -50,6 +50,37 @@ def hashed_places(texts: Sequence[str], n: int) -> Int64s:
 
 # -- what all kinds share ----------------------------------------------------------------------------------------------
 
+Check = Callable[[Any, str], Any]  # from a value and the name that messages give it to the canonical value
+
+
+def parameter(default: Any, check: Check) -> Any:
+    """A field of a kind with the function that checks it; None passes if it is the default."""
+    return field(default=default, metadata={"check": check})
+
+
+def one_of(*known: str) -> Check:
+    """A check for one of these texts."""
+    return lambda value, name: choice(value, name, known)
+
+
+def whole(least: int, most: int) -> Check:
+    """A check for an integer between these two."""
+    return lambda value, name: whole_number(value, name, least, most)
+
+
+def increasing(least: int, most: int) -> Check:
+    """A check for a list of so many increasing numbers."""
+
+    def check(given: Any, name: str) -> tuple[float, ...]:
+        if not isinstance(given, list | tuple) or not least <= len(given) <= most:
+            raise ConfigurationError(f"{name} must be a list of {least} to {most} numbers, each above the one before.")
+        values = tuple(finite_number(v, name) + 0.0 for v in given)
+        if any(a >= b for a, b in pairwise(values)):
+            raise ConfigurationError(f"{name} must increase: each above the one before.")
+        return values
+
+    return check
+
 
 @dataclass(frozen=True, kw_only=True)
 class Column(ABC):
@@ -74,11 +105,14 @@ class Column(ABC):
 
     name: str = field(metadata={"unwritten": True})
     fill: Any = None
-    indicator: bool = True
+    indicator: bool = parameter(True, switch)
     version: int = field(default=VERSION, metadata={"unwritten": True})
 
     def __post_init__(self) -> None:
-        self._set("indicator", switch(self.indicator, f"{self.where}: indicator"))
+        for each in dataclasses.fields(self):
+            check, value = each.metadata.get("check"), getattr(self, each.name)
+            if check is not None and not value is each.default is None:
+                self._set(each.name, check(value, f"{self.where}: {each.name}"))
         self._check()
         if self.fill is not None:
             self._set("fill", self._canonical_fill())
@@ -99,14 +133,14 @@ class Column(ABC):
     def parameters(self) -> dict[str, Any]:
         """The parameters that differ from the default, those of the kind first."""
         shared = ("fill", "indicator")
-        own = sorted((f for f in dataclasses.fields(self) if not f.metadata), key=lambda f: f.name in shared)
+        written = (f for f in dataclasses.fields(self) if "unwritten" not in f.metadata)
+        own = sorted(written, key=lambda f: f.name in shared)
         return {f.name: getattr(self, f.name) for f in own if getattr(self, f.name) != f.default}
 
     # -- what each kind defines ------------------------------------------------------------------------------------
 
-    @abstractmethod
-    def _check(self) -> None:
-        """Refuse parameters that cannot work, and make the others canonical."""
+    def _check(self) -> None:  # noqa: B027
+        """Refuse parameters that cannot work together, and make those that depend on others canonical."""
 
     @abstractmethod
     def _canonical_fill(self) -> Any:
@@ -247,42 +281,27 @@ class Number(Column):
     ABSENT = "missing, or no number"
     HOLDS_IN_VERSION_1 = (Kind.TEXT, Kind.NUMBER, Kind.DECIMAL)
 
-    range: tuple[float, float] | None = None
-    scale: float | None = None
-    edges: tuple[float, ...] | None = None
-    spacing: str = "linear"
-    bins: str = "one-hot"
+    range: tuple[float, float] | None = parameter(None, increasing(2, 2))
+    scale: float | None = parameter(None, positive_number)
+    edges: tuple[float, ...] | None = parameter(None, increasing(1, _MOST_EDGES))
+    spacing: str = parameter("linear", one_of("linear", "log", "log1p"))
+    bins: str = parameter("one-hot", one_of("one-hot", "thermometer"))
 
     def _check(self) -> None:
         if sum(v is not None for v in (self.range, self.scale, self.edges)) != 1:
             raise self._refused("a number has one of range = [low, high], scale = s or edges = [...].")
-        choice(self.spacing, f"{self.where}: spacing", ("linear", "log", "log1p"))
-        choice(self.bins, f"{self.where}: bins", ("one-hot", "thermometer"))
         if self.spacing != "linear" and self.range is None:
             raise self._refused("spacing is for a range.")
         if self.bins != "one-hot" and self.edges is None:
             raise self._refused("bins are for edges.")
-        if self.scale is not None:
-            self._set("scale", positive_number(self.scale, f"{self.where}: scale"))
         if self.range is not None:
-            low, high = self._increasing(self.range, "range", 2, 2)
+            low, high = self.range
             if not math.isfinite(high - low):
                 raise self._refused("range is wider than float64 holds.")
             if (self.spacing == "log" and low <= 0) or (self.spacing == "log1p" and low != 0):
                 raise self._refused("spacing log needs a range above 0, and log1p one that begins with 0.")
             if self.spacing == "log" and not math.isfinite(high / low):
                 raise self._refused("range is too wide for a logarithm in float64.")
-            self._set("range", (low, high))
-        if self.edges is not None:
-            self._set("edges", self._increasing(self.edges, "edges", 1, _MOST_EDGES))
-
-    def _increasing(self, given: Any, parameter: str, least: int, most: int) -> tuple[float, ...]:
-        if not isinstance(given, list | tuple) or not least <= len(given) <= most:
-            raise self._refused(f"{parameter} must be a list of {least} to {most} numbers, each above the one before.")
-        values = tuple(finite_number(v, f"{self.where}: {parameter}") + 0.0 for v in given)
-        if any(a >= b for a, b in pairwise(values)):
-            raise self._refused(f"{parameter} must increase: each above the one before.")
-        return values
 
     def _canonical_fill(self) -> float:
         return finite_number(self.fill, f"{self.where}: fill") + 0.0
@@ -387,15 +406,13 @@ class Category(Coded):
     KIND = "category"
 
     values: tuple[str, ...] | None = None
-    hashed: int | None = None
+    hashed: int | None = parameter(None, whole(1, MOST_PLACES))
 
     def _check(self) -> None:
         if (self.values is None) == (self.hashed is None):
             raise self._refused("a category has either values, a list, or hashed, a number of places.")
         if self.values is not None:
             self._set("values", self._listed(self.values, "values", 1))
-        else:
-            self._set("hashed", whole_number(self.hashed, f"{self.where}: hashed", 1, MOST_PLACES))
 
     def _canonical_fill(self) -> str:
         if not isinstance(self.fill, str | int | float):

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from erasable.core.arrays import Array, Int64s
+from erasable.errors import ConfigurationError
 from erasable.schemas.cells import (
     DAY,
     EPOCH_DAY,
@@ -27,11 +28,29 @@ from erasable.schemas.cells import (
     stripped_texts,
     time_text,
 )
-from erasable.schemas.columns import Column
+from erasable.schemas.columns import Column, one_of, parameter, whole
 from erasable.schemas.encode import Circle, Flags, Group, OneHot, Scaled
-from erasable.validation import choice, whole_number
+from erasable.validation import whole_number
 
 CIRCLES = {"month": 12, "day": 31, "weekday": 7, "hour": 24}
+
+
+def _year_range(pair: Any, name: str) -> tuple[int, int]:
+    if not isinstance(pair, list | tuple) or len(pair) != 2:
+        raise ConfigurationError(f"{name} must be the first and the last year.")
+    first, last = (whole_number(year, name, 1, 9999) for year in pair)
+    if first >= last:
+        raise ConfigurationError(f"{name} must be two different years, the first one first; got [{first}, {last}].")
+    return first, last
+
+
+def _iso_date(given: Any, name: str) -> str:
+    if isinstance(given, datetime.date) and not isinstance(given, datetime.datetime):
+        given = given.isoformat()  # TOML has dates of its own
+    seconds = parse_date(given, "ymd") if isinstance(given, str) else None
+    if seconds is None or seconds % DAY:
+        raise ConfigurationError(f"{name} must be a date, written as 2020-01-31.")
+    return datetime.date.fromordinal(seconds // DAY + EPOCH_DAY).isoformat()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,46 +82,24 @@ class Date(Column):
     PARTS: ClassVar[tuple[str, ...]] = ("year", "month", "day", "weekday", "hour", "days")
 
     parts: tuple[str, ...] = ()
-    years: tuple[int, int] | None = None
-    since: str | None = None
-    days: int | None = None
-    encoding: str = "cyclic"
-    order: str = "ymd"
+    years: tuple[int, int] | None = parameter(None, _year_range)
+    since: str | None = parameter(None, _iso_date)
+    days: int | None = parameter(None, whole(1, 4_000_000))
+    encoding: str = parameter("cyclic", one_of("cyclic", "bins"))
+    order: str = parameter("ymd", one_of(*ORDERS))
 
     def _check(self) -> None:
-        choice(self.encoding, f"{self.where}: encoding", ("cyclic", "bins"))
-        choice(self.order, f"{self.where}: order", ORDERS)
         parts: Any = self.parts
         known = isinstance(parts, list | tuple) and all(isinstance(p, str) and p in self.PARTS for p in parts)
         if not known or not parts or len(set(parts)) < len(parts):
             raise self._refused(f"parts must list some of {', '.join(map(repr, self.PARTS))}, each once.")
         self._set("parts", tuple(p for p in self.PARTS if p in parts))
         for part, needed in (("year", ("years",)), ("days", ("since", "days"))):
-            for parameter in needed:
-                if (part in parts) != (getattr(self, parameter) is not None):
-                    raise self._refused(f"the part {part!r} and {', '.join(needed)} go together: give all, or none.")
-        if self.years is not None:
-            pair: Any = self.years
-            if not isinstance(pair, list | tuple) or len(pair) != 2:
-                raise self._refused("years must be the first and the last year.")
-            first, last = (whole_number(year, f"{self.where}: years", 1, 9999) for year in pair)
-            if first >= last:
-                raise self._refused(f"years must be two different years, the first one first; got [{first}, {last}].")
-            self._set("years", (first, last))
-        if self.since is not None:
-            self._set("since", self._iso_date(self.since, "since"))
-            self._set("days", whole_number(self.days, f"{self.where}: days", 1, 4_000_000))
-
-    def _iso_date(self, given: Any, parameter: str) -> str:
-        if isinstance(given, datetime.date) and not isinstance(given, datetime.datetime):
-            given = given.isoformat()  # TOML has dates of its own
-        seconds = parse_date(given, "ymd") if isinstance(given, str) else None
-        if seconds is None or seconds % DAY:
-            raise self._refused(f"{parameter} must be a date, written as 2020-01-31.")
-        return datetime.date.fromordinal(seconds // DAY + EPOCH_DAY).isoformat()
+            if any((part in parts) != (getattr(self, name) is not None) for name in needed):
+                raise self._refused(f"the part {part!r} and {', '.join(needed)} go together: give all, or none.")
 
     def _canonical_fill(self) -> str:
-        return self._iso_date(self.fill, "fill")  # the year first, whatever the order of the cells
+        return _iso_date(self.fill, f"{self.where}: fill")  # the year first, whatever the order of the cells
 
     def _fill_cell(self) -> Cells:
         return Cells(Kind.DATE, np.array([parse_date(self.fill, "ymd")], dtype=np.int64))

@@ -18,8 +18,9 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from erasable.core.arrays import Booleans, Float64s, Int64s
+from erasable.errors import ConfigurationError
 from erasable.schemas.cells import Cells, Kind, canonical_texts, lowered, stripped_texts
-from erasable.schemas.columns import MOST_PLACES, Column, hashed_places
+from erasable.schemas.columns import MOST_PLACES, Column, hashed_places, parameter, whole
 from erasable.schemas.encode import ABSENT, ONE, STEPS, Features, Flags, Group
 from erasable.validation import finite_number, positive_number, whole_number
 
@@ -31,6 +32,15 @@ _ASCII_WORD = re.compile("[a-z0-9_]+")  # the same, faster
 _PART = 2**14  # words or characters of a text whose terms are counted at a time
 _OFTEN = 64  # different terms in a text of usual length
 _MOST_TERMS = 10
+
+
+def _run_lengths(pair: Any, name: str) -> tuple[int, int]:
+    if not isinstance(pair, list | tuple) or len(pair) != 2:
+        raise ConfigurationError(f"{name} must be the shortest and the longest run.")
+    low, high = (whole_number(n, name, 1, _MOST_TERMS) for n in pair)
+    if low > high:
+        raise ConfigurationError(f"{name} must have the shortest run first: write [{high}, {low}].")
+    return low, high
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,26 +65,14 @@ class Text(Column):
     KIND = "text"
     HOLDS = (Kind.TEXT, Kind.NUMBER, Kind.DATE, Kind.TIME)
 
-    words: tuple[int, int] | None = None
-    characters: tuple[int, int] | None = None
-    places: int = 256
-    cap: int = 3
+    words: tuple[int, int] | None = parameter(None, _run_lengths)
+    characters: tuple[int, int] | None = parameter(None, _run_lengths)
+    places: int = parameter(256, whole(1, MOST_PLACES))
+    cap: int = parameter(3, whole(1, 1000))
 
     def _check(self) -> None:
         if (self.words is None) == (self.characters is None):
             raise self._refused("a text has either words = [1, 1] or characters = [3, 5], say.")
-        for parameter in ("words", "characters"):
-            pair: Any = getattr(self, parameter)
-            if pair is None:
-                continue
-            if not isinstance(pair, list | tuple) or len(pair) != 2:
-                raise self._refused(f"{parameter} must be the shortest and the longest run.")
-            low, high = (whole_number(n, f"{self.where}: {parameter}", 1, _MOST_TERMS) for n in pair)
-            if low > high:
-                raise self._refused(f"{parameter} must have the shortest run first: write [{high}, {low}].")
-            self._set(parameter, (low, high))
-        whole_number(self.places, f"{self.where}: places", 1, MOST_PLACES)
-        whole_number(self.cap, f"{self.where}: cap", 1, 1000)
 
     def _canonical_fill(self) -> str:
         if not isinstance(self.fill, str):
@@ -170,12 +168,8 @@ class Vector(Column):
     ABSENT = "missing, or no such vector"
     HOLDS = HOLDS_IN_VERSION_1 = (Kind.VECTOR,)
 
-    length: int = 0
-    scale: float = 1.0
-
-    def _check(self) -> None:
-        whole_number(self.length, f"{self.where}: length", 1, 2**16)
-        self._set("scale", positive_number(self.scale, f"{self.where}: scale"))
+    length: int = parameter(0, whole(1, 2**16))
+    scale: float = parameter(1.0, positive_number)
 
     def _canonical_fill(self) -> tuple[float, ...]:
         if not isinstance(self.fill, list | tuple) or len(self.fill) != self.length:
