@@ -25,6 +25,7 @@ from erasable.core.layout import DTYPES, LONGEST_HEADER, read_json
 from erasable.errors import InputError
 
 Interval = tuple[int, int]
+TextColumns = list[tuple[str, list[bytes | None]]]  # name and cells, as a text file has them; None if missing
 
 BLOCK = 1 << 23
 _ROW_BYTES = 1 << 23  # of the stored rows that are compared at once
@@ -407,26 +408,6 @@ class UndecodedError(Exception):
     """A Parquet file, or a part of it, could not be decoded."""
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class ParquetRows:
-    """Some neighbouring rows of a Parquet file.
-
-    Attributes
-    ----------
-    first : int
-        The number of the first of them in the file.
-    numbers : array of shape (rows, columns), float64
-        The columns of features, in that order, or all columns of numbers in the order of the file.
-    texts : list of (column, cells)
-        The columns of texts and bytes, and those of integers that are no features: their cells as a text file would
-        have them, None if one is missing.
-    """
-
-    first: int
-    numbers: npt.NDArray[np.float64]
-    texts: list[tuple[str, list[bytes | None]]]
-
-
 class Parquet:
     """A Parquet file that is open for reading.
 
@@ -469,18 +450,22 @@ class Parquet:
         """Whether no column holds lists, structs or maps, which are not searched."""
         return not any(is_kind(kind, "nested") for kind in self._schema.types)
 
-    def rows(self) -> Iterator[ParquetRows]:
-        """Yield the rows of the file, some at a time; UndecodedError if some of it cannot be decoded."""
+    def rows(self) -> Iterator[tuple[int, npt.NDArray[np.float64], TextColumns]]:
+        """Yield some rows at a time: the number of the first, their numbers, and their columns of text.
+
+        Numbers are the columns of features, or all columns of numbers if some feature is missing. Texts are the columns
+        of texts and bytes, and those of integers that are no features. UndecodedError if some row cannot be decoded.
+        """
         step, first = max(1, _CELLS // max(1, len(self._schema.names))), 0
         try:
             for batch in self._file.iter_batches(batch_size=step, use_threads=False):
-                yield self._decoded(batch, first)
+                yield first, *self._decoded(batch)
                 first += batch.num_rows
         except Exception:
             raise UndecodedError from None
 
-    def _decoded(self, batch: Any, first: int) -> ParquetRows:
-        """Return the cells of a record batch."""
+    def _decoded(self, batch: Any) -> tuple[npt.NDArray[np.float64], TextColumns]:
+        """Return the numbers and the columns of text of a record batch."""
         numbers = np.empty((batch.num_rows, len(self._numbers)))
         for k, j in enumerate(self._numbers):
             numbers[:, k] = batch.column(j).cast("float64", safe=False).to_numpy(zero_copy_only=False)
@@ -491,4 +476,4 @@ class Parquet:
             is_feature = self.has_features and j in self._numbers
             if is_kind(kind, *_PARQUET_NAMES) or (is_kind(kind, "integer") and not is_feature):
                 texts.append((column, [None if v is None else as_text(v) for v in batch.column(j).to_pylist()]))
-        return ParquetRows(first, numbers, texts)
+        return numbers, texts

@@ -23,7 +23,7 @@ from erasable.audit._scan_files import (
     Interval,
     ModelHeader,
     Parquet,
-    ParquetRows,
+    TextColumns,
     UndecodedError,
     blank,
     blocks,
@@ -490,23 +490,23 @@ class _Scan:
         """Search the cells of a Parquet file; return whether all of it could be decoded."""
         try:
             with Parquet(fd, self.features) as parquet:
-                for some in parquet.rows():
-                    others = self._rows_of_others(some)
-                    for at, number in sorted(self._rows_in(some.numbers, whole=parquet.has_features)):
-                        remain = Remain(file, some.first + at, 1, "row in Parquet", number)
+                for first, numbers, texts in parquet.rows():
+                    others = self._rows_of_others(texts)
+                    for at, number in sorted(self._rows_in(numbers, whole=parquet.has_features)):
+                        remain = Remain(file, first + at, 1, "row in Parquet", number)
                         self._add(remain, twin=others is not None and others[at])
                     if self.first_pass:
-                        for at, what, number in sorted(self._names_in(some)):
-                            self._add(Remain(file, some.first + at, 1, f"{what} in Parquet", number))
+                        for at, what, number in sorted(self._names_in(texts)):
+                            self._add(Remain(file, first + at, 1, f"{what} in Parquet", number))
                 return parquet.is_flat
         except UndecodedError:
             return False
 
-    def _rows_of_others(self, some: ParquetRows) -> list[bool] | None:
+    def _rows_of_others(self, texts: TextColumns) -> list[bool] | None:
         """Return which rows have an id that is not searched for; None if ids are not known."""
         if "id" not in self.keys:
             return None
-        ids = next((cells for name, cells in some.texts if name in self.name_columns["id"]), None)
+        ids = next((cells for name, cells in texts if name in self.name_columns["id"]), None)
         return None if ids is None else [key is not None and key not in self.by_text["id"] for key in ids]
 
     def _rows_in(self, numbers: npt.NDArray[np.float64], *, whole: bool) -> set[tuple[int, int]]:
@@ -524,10 +524,10 @@ class _Scan:
             found |= {(match.offset // width, match.row) for match in self.search.matches(block, 0, len(block))}
         return found
 
-    def _names_in(self, some: ParquetRows) -> set[tuple[int, str, int]]:
+    def _names_in(self, texts: TextColumns) -> set[tuple[int, str, int]]:
         """Return ids and subjects: whole cells of their own columns, whatever their length, and words of any column."""
         found = set()
-        for column, cells in some.texts:
+        for column, cells in texts:
             for what, rows in self.by_text.items():
                 if column in self.name_columns[what]:
                     found |= {(i, what, rows[v]) for i, v in enumerate(cells) if v is not None and v in rows}
