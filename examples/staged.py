@@ -31,7 +31,7 @@ DELETED = 5
 INK, RED, GREY = "#1b1f24", "#c2402c", "#c9ced6"
 STAGE = ["#1b4f72", "#3d8b5f"]
 PROBABILITIES = LinearBall(0.5, scaling=None)  # on rows of norm at most one: values in [0, 1], as the paper assumes
-BESIDE = {1: (9, -4), 2: (2, 10), 3: (-9, 6), 8: (-9, -12)}  # where a number would cover its neighbour
+OFFSETS = {1: (9, -4), 2: (2, 10), 3: (-9, 6), 8: (-9, -12)}  # where a number would cover its neighbour
 
 
 def staged(rows: list[int]) -> list[list[int]]:
@@ -85,7 +85,7 @@ def main() -> None:
             else:
                 axis.scatter(*place, s=110, color=STAGE[stage])
                 note = f"stage {stage + 1}"
-            offset = BESIDE.get(i, (9, 5))
+            offset = OFFSETS.get(i, (9, 5))
             side = "right" if offset[0] < 0 else "left"
             text = axis.annotate(f"{i} · {note}", place, offset, textcoords="offset points", fontsize=9, ha=side)
             text.set(color=INK, bbox={"facecolor": "white", "edgecolor": "none", "pad": 1})

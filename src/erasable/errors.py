@@ -1,4 +1,4 @@
-"""Every error this package raises on purpose: one root, and each child is also the matching builtin; and warnings."""
+"""All errors and warnings of this package. Errors have one root, and each is also the matching builtin."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class ExactnessError(ErasableError, OverflowError):
 
 
 class EngineError(ErasableError, RuntimeError):
-    """Rows could not be screened where they were to be: a cluster, a process or a GPU failed. Nothing was saved."""
+    """A cluster, a process or a GPU failed while it screened rows. Nothing was saved."""
 
 
 class NoRowsError(ErasableError, ValueError):
-    """The model is valid but holds no core rows, so it has nothing to predict from."""
+    """The model holds no core rows, so it cannot predict."""
 
 
 class VerificationError(ErasableError, AssertionError):
@@ -36,27 +36,27 @@ class VerificationError(ErasableError, AssertionError):
 
 
 class StateFormatError(ErasableError, ValueError):
-    """Bytes that should hold a state do not."""
+    """The bytes are not a valid state."""
 
 
 class ChangedMeanwhileError(ErasableError, RuntimeError):
-    """The model was changed by another call, or a change was interrupted, while this one was under way."""
+    """The model was changed by another call meanwhile, or a change of it was interrupted."""
 
 
 class StaleReportError(ErasableError, RuntimeError):
-    """A report was asked about a state that has changed since."""
+    """The state that a report describes has changed since."""
 
 
 class StoreError(ErasableError, OSError):
-    """A file could not be read or written. Unless it is one of its children, what was there before is there, whole."""
+    """A file could not be read or written. Except for subclasses of this error, its old content is intact."""
 
 
 class NotErasedError(StoreError):
-    """The new content is in place, but what it replaced could not be erased from the disk."""
+    """The file has its new content, but the old content could not be erased from the disk."""
 
 
 class UnknownOutcomeError(StoreError):
-    """Whether the file holds the new content, for good, could not be found out: it is whole, but before or after."""
+    """The file holds either its old or its new content, intact; which of them could not be determined."""
 
 
 class BusyError(StoreError, TimeoutError):
@@ -64,29 +64,29 @@ class BusyError(StoreError, TimeoutError):
 
 
 class UnknownRequestError(ErasableError, LookupError):
-    """No request of this id was accepted, or it was purged."""
+    """No request with this id was accepted, or it was purged."""
 
 
 class ConflictError(ErasableError, ValueError):
-    """A request of this id was accepted with another body, or can no longer be cancelled. Nothing was changed."""
+    """A request with this id was accepted with another body, or can no longer be cancelled. Nothing was changed."""
 
 
 class QueueFullError(ErasableError, RuntimeError):
-    """As many requests wait as the queue holds; ``retry_after`` says after how many seconds to try again."""
+    """The queue of requests is full; try again after ``retry_after`` seconds."""
 
     retry_after: float = 1.0
 
 
 class ReceiptError(ErasableError, ValueError):
-    """A receipt, or what it speaks of, is not what it should be."""
+    """A receipt is invalid, or does not match what it certifies."""
 
 
 class SignatureError(ReceiptError):
-    """A receipt was not signed with the key that was given, or was altered after it was signed."""
+    """A receipt was not signed with the given key, or was altered afterwards."""
 
 
 class OtherStateError(ReceiptError, VerificationError):
-    """A state is not the one that a receipt speaks of."""
+    """A state is not the one that a receipt certifies."""
 
 
 class ReceiptNotWrittenError(StoreError):
@@ -96,12 +96,12 @@ class ReceiptNotWrittenError(StoreError):
 
 
 class SortedRowsWarning(UserWarning):
-    """Rows that are decided in the order given have labels in long runs."""
+    """Rows are decided in the given order, and their labels come in long runs."""
 
 
 class WeakModelWarning(UserWarning):
-    """The core set misses a class or holds next to none of its rows, or predictions are no better than a constant."""
+    """The core set has few or no rows of a class, or predictions are no better than a constant."""
 
 
 class EmptiedClassWarning(UserWarning):
-    """Forgetting took the last stored row of a class: the model no longer predicts it. The rows are forgotten."""
+    """The last stored row of a class was forgotten, so the model no longer predicts that class."""

@@ -539,7 +539,7 @@ def test_rows_that_the_learner_passes_over_are_not_stored():
 def test_a_threshold_that_follows_from_the_number_of_rows_is_refused():
     moving = ErasableClassifier(kappa=0.5)
     for learner in (moving, CoreSetUnlearner(RandomSubsample(0.5), moving)):
-        with pytest.raises(ConfigurationError, match="horizon= beside kappa=, or threshold= instead"):
+        with pytest.raises(ConfigurationError, match="horizon= in addition to kappa=, or threshold= instead"):
             CoreSetUnlearner(RandomSubsample(0.9), learner).fit(X, LABELS)
     fixed = CoreSetUnlearner(RandomSubsample(0.9), ErasableClassifier(kappa=0.8, horizon=200)).fit(X, LABELS, ids=IDS)
     fixed.forget(ids=IDS[:150])

@@ -25,7 +25,7 @@ from erasable import (
 )
 from erasable.classes import FiniteClass, LinearBall
 from erasable.coresets import LeverageThreshold, RandomSubsample
-from erasable.estimators.files import code_of, face_of
+from erasable.estimators.files import code_of, estimator_of
 from erasable.features import HashedText, RandomFourierFeatures
 from erasable.models.files import model_of
 from erasable.research.baselines import RetrainedRidge
@@ -146,7 +146,7 @@ class Case:
 
 def read_back(data: Any, like: Any = None) -> Any:
     """The estimator that bytes of a file give, as ``load`` makes it."""
-    return face_of(model_of(data, None, code_of(like)), like)
+    return estimator_of(model_of(data, None, code_of(like)), like)
 
 
 def taken(X: Any, index: Any) -> Any:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from erasable import ErasableClassifier, ModelFile, load, verify
 from erasable.core.layout import read_meta
 from erasable.errors import ChangedMeanwhileError, StateFormatError, StoreError
-from erasable.estimators.files import face_of
+from erasable.estimators.files import estimator_of
 from erasable.models import files as shards
 from erasable.models.files import files_of, from_files, model_of, shards_of
 from erasable.operations.inspect import inspect
@@ -138,7 +138,7 @@ def test_history_leaves_no_trace():
         fresh.partial_fit(X[at], y[at], ids=[i - 7 for i in at], subjects=[f"s{i % 5}" for i in at] if owners else None)
     assert sorted(model.core_ids_.tolist()) == kept
     assert divided(model) == divided(fresh)
-    assert divided(model) == divided(face_of(model_of(*fetched(model))))
+    assert divided(model) == divided(estimator_of(model_of(*fetched(model))))
 
 
 def fetched(model):

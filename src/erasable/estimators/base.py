@@ -134,8 +134,8 @@ class ErasableEstimator(BaseEstimator):
         Parameters
         ----------
         X, y, ids, subjects, allow_no_subject
-            As in ``fit``. Give ``ids`` in earnest use: without them rows are numbered on from the largest id among
-            the *core* rows, because a count of all rows ever seen would be a trace of them.
+            As in ``fit``. Give ``ids`` in production: without them rows are numbered on from the largest id among the
+            *core* rows, because a count of all rows ever seen would be a trace of them.
         classes : array-like, optional
             At the first call: all classes, fixed from then on.
 
@@ -305,15 +305,15 @@ class ErasableEstimator(BaseEstimator):
     # -- forgetting ----------------------------------------------------------------------------------------------
 
     def forget(self, *, ids: object = None, subjects: object = None) -> ForgetReport:
-        """Rows with these ids, or of these subjects, stop existing for the model.
+        """Forget rows with these ids, and all rows of these subjects.
 
         Parameters
         ----------
         ids : array-like, optional
             Ids of rows. Unknown ones are no error and change nothing.
         subjects : array-like, optional
-            Subjects all of whose rows are to go, in one flat list. Rows learnt without ``subjects`` can only be found
-            by id; an empty text names nobody and is refused.
+            Subjects whose rows are all forgotten, in one flat list. Rows learnt without ``subjects`` can only be
+            forgotten by id. An empty text names nobody and is refused.
 
         Returns
         -------
@@ -323,11 +323,11 @@ class ErasableEstimator(BaseEstimator):
         Warns
         -----
         EmptiedClassWarning
-            When the last stored row of a class has left, and others remain.
+            When the last stored row of a class is forgotten, and rows of other classes remain.
 
         Notes
         -----
-        What holds afterwards, ``guarantee`` says. All rows of one call leave together.
+        ``guarantee`` states what holds afterwards. All rows of one call are forgotten together.
         """
         report = self.forget_quietly(ids, subjects)
         warn_of_emptied_classes(report.classes_emptied, fixable=hasattr(self, "classes"))
@@ -374,7 +374,7 @@ class ErasableEstimator(BaseEstimator):
         self._check_unchanged(model, None)
 
     def rows_of(self, *, ids: object = None, subjects: object = None) -> StoredRows:
-        """What the model stores of somebody: the core rows with these ids, and all of these subjects.
+        """Return the core rows that the model stores with these ids, and all of these subjects.
 
         Parameters
         ----------

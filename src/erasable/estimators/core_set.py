@@ -152,7 +152,7 @@ class CoreSetUnlearner(ErasableClassifierBase):
         if getattr(self.learner, "kappa", None) is not None and self.learner.horizon is None:
             raise ConfigurationError(
                 "the learner takes its threshold from the number of rows, which changes when rows are forgotten: "
-                "give it horizon= beside kappa=, or threshold= instead."
+                "give it horizon= in addition to kappa=, or threshold= instead."
             )
 
     def _start(self, X: Any, y: object, classes: object, *, streaming: bool) -> Model:
@@ -185,7 +185,7 @@ class CoreSetUnlearner(ErasableClassifierBase):
         return model
 
     def __copy__(self) -> Self:
-        return copy.deepcopy(self)  # two faces of one model would forget each other's rows
+        return copy.deepcopy(self)  # two estimators of one model would forget each other's rows
 
     def _from_file(self, meta: dict[str, Any], head: Buffer, fetch: Fetch) -> Model:
         meta, _ = read_sealed(head)

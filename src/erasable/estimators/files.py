@@ -1,4 +1,4 @@
-"""``load``: a model back from its file, with the face that scikit-learn knows."""
+"""``load``: the estimator of a model that a file holds."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from erasable.models.selections import Independent, KernelDisagreement, Leverage
 
 
 def load(path: str | os.PathLike[str], *, like: object = None) -> Any:
-    """The model that a file holds, ready to predict, to learn and to forget.
+    """Return the model in a file, ready to predict, to learn and to forget.
 
     Parameters
     ----------
     path : str or path
-        A file written by ``save`` or by the command line. It is read without waiting for anybody; a change that is
-        under way shows either wholly or not at all.
+        A file written by ``save`` or by the command line. It is read without a lock; a change in progress shows
+        either wholly or not at all.
     like : estimator, optional
-        An unfitted model with the code that a file cannot hold. Needed for ``ErasableGeneralClassifier`` and
-        ``CoreSetUnlearner``, for a kernel that is a function, and to predict or learn behind a feature map. What the
-        file says of it must agree.
+        An unfitted estimator with the code that a file cannot hold. Needed for ``ErasableGeneralClassifier`` and
+        ``CoreSetUnlearner``, for a kernel that is a function, and for a feature map of your own. Its parameters must
+        be those that the file was made with.
 
     Returns
     -------
@@ -64,12 +64,12 @@ def load(path: str | os.PathLike[str], *, like: object = None) -> Any:
     True
     """
     mark = mark_of(path)  # before it is read: a file that replaces it meanwhile is another one
-    face = face_of(read_model(path, code_of(like))[0], like)
-    face._on_disk = {os.path.realpath(path): mark}
-    return face
+    estimator = estimator_of(read_model(path, code_of(like))[0], like)
+    estimator._on_disk = {os.path.realpath(path): mark}
+    return estimator
 
 
-def face_of(model: Model, like: object = None) -> Any:
+def estimator_of(model: Model, like: object = None) -> Any:
     """An estimator in front of a model: with the parameters of ``like``, or with those that the model was made with.
 
     Raises
@@ -77,13 +77,13 @@ def face_of(model: Model, like: object = None) -> Any:
     StateFormatError
         When the model has parameters that no estimator has.
     """
-    face: ErasableEstimator = _made_for(model) if like is None else clone(like)
+    estimator: ErasableEstimator = _made_for(model) if like is None else clone(like)
     try:
-        face._check_unchanged(model, None)
+        estimator._check_unchanged(model, None)
     except ConfigurationError as error:
         raise StateFormatError(f"not a state: {error}") from error
-    face._take_over(model)
-    return face
+    estimator._take_over(model)
+    return estimator
 
 
 def code_of(like: object) -> Code | None:

@@ -428,7 +428,7 @@ class SelectedRows:
 
 
 def _without_history(rows: Any) -> sp.csr_array:
-    """CSR in canonical form that says so: SciPy remembers which of its forms were asked for, and pickles it."""
+    """Return CSR rows flagged as canonical: SciPy caches which forms were checked, and pickles the cache."""
     n, d = rows.shape
     plain = sp.csr_array((rows.data, rows.indices, rows.indptr), shape=(int(n), int(d)))
     plain.has_canonical_format = True

@@ -350,8 +350,8 @@ class ErasableClassifier(LinearEstimator, ErasableClassifierBase):
         Parameters
         ----------
         X, y, ids, subjects, sample_weight, allow_no_subject
-            As in ``fit``. Give ``ids`` in earnest use: without them rows are numbered on from the largest id among
-            the *core* rows, because a count of all rows ever seen would be a trace of them.
+            As in ``fit``. Give ``ids`` in production: without them rows are numbered on from the largest id among the
+            *core* rows, because a count of all rows ever seen would be a trace of them.
         classes : array-like, optional
             At the first call: all classes, fixed from then on.
 

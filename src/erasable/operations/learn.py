@@ -23,7 +23,7 @@ from erasable.errors import (
 )
 from erasable.estimators import ErasableClassifier, ErasableKernelClassifier, ErasableRegressor
 from erasable.estimators.base import ErasableEstimator
-from erasable.estimators.files import face_of
+from erasable.estimators.files import estimator_of
 from erasable.models.files import read_model
 from erasable.models.label_warnings import NUMERIC_REMEDY, ONE_CLASS, REMEDY
 from erasable.models.model import Model
@@ -514,7 +514,7 @@ class _Task:
                 "the file was made with a map of texts, which no file can hold: learn with Python, as erasable.load "
                 "says."
             )
-        estimator: ErasableEstimator = face_of(model)
+        estimator: ErasableEstimator = estimator_of(model)
         if given.keys() - estimator.get_params().keys():
             raise ConfigurationError(
                 "kappa=, horizon=, fit_intercept= and sample_rate= are for linear models, loss=, alpha= and "

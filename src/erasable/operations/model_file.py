@@ -339,13 +339,13 @@ class ModelFile:
         """Return an estimator for the model in the file, or a copy of ``new`` if there is none."""
         from sklearn.base import clone
 
-        from erasable.estimators.files import face_of  # only here: files are changed without scikit-learn
+        from erasable.estimators.files import estimator_of  # only here: files are changed without scikit-learn
 
         if model is None:
             if new is None:
                 raise StoreError(f"{self.path} does not exist: check the path, or give a new model to start with.")
             return clone(new)
-        face = face_of(model, self._like)
+        face = estimator_of(model, self._like)
         if not hasattr(face, "partial_fit"):
             raise ConfigurationError("a model of this kind learns all its rows at once: fit it and save it.")
         if new is None:
