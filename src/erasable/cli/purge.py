@@ -10,24 +10,16 @@ import typer
 
 from erasable.cli._shared import Json, print_json, say
 
-Before = Annotated[
-    datetime,
-    typer.Option(
-        help="Erase requests settled before this time, in UTC; not in the future.",
-        formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"],
-    ),
-]
+_BEFORE = "Erase requests settled before this time, in UTC; not in the future."
+_KEY = "The key that signs receipts. [default: receipts.pem in the folder]"
+_TRUST = "Purge although the clock went forward or the service was stopped."
 
 
 def purge(
-    before: Before,
+    before: Annotated[datetime, typer.Option(help=_BEFORE, formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"])],
     folder: Annotated[Path, typer.Option(help="The folder of the service.")] = Path("erasable-service"),
-    key: Annotated[
-        Path | None, typer.Option(help="The key that signs receipts. [default: receipts.pem in the folder]")
-    ] = None,
-    trust_clock: Annotated[
-        bool, typer.Option("--trust-clock", help="Purge although the clock went forward or the service was stopped.")
-    ] = False,
+    key: Annotated[Path | None, typer.Option(help=_KEY)] = None,
+    trust_clock: Annotated[bool, typer.Option("--trust-clock", help=_TRUST)] = False,
     as_json: Json = False,
 ) -> None:
     """Erase settled requests: their ids, kinds and times, and their receipts. Download the receipts before.

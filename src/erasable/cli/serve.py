@@ -13,15 +13,14 @@ import typer
 
 from erasable.cli._shared import Json, print_json, say
 
+_CONFIG = "A TOML file with any of the settings; see docs/service.md."
+_FOLDER = "Folder for requests, tokens and keys. [default: erasable-service]"
+
 
 def serve(
     models: Annotated[list[Path] | None, typer.Argument(help="Model files, or folders that hold some.")] = None,
-    configuration: Annotated[
-        Path | None, typer.Option("--config", help="A TOML file with any of the settings; see docs/service.md.")
-    ] = None,
-    folder: Annotated[
-        Path | None, typer.Option(help="Folder for requests, tokens and keys. [default: erasable-service]")
-    ] = None,
+    configuration: Annotated[Path | None, typer.Option("--config", help=_CONFIG)] = None,
+    folder: Annotated[Path | None, typer.Option(help=_FOLDER)] = None,
     host: Annotated[str | None, typer.Option(help="Address to listen at. [default: 127.0.0.1]")] = None,
     port: Annotated[int | None, typer.Option(help="Port to listen at. [default: 8080]")] = None,
     as_json: Json = False,

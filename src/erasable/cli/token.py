@@ -17,16 +17,13 @@ Name = Annotated[str, typer.Argument(help="The name of the token; requests belon
 File = Annotated[
     Path, typer.Option("--file", help="The file of tokens, which holds their hashes.", envvar="ERASABLE_TOKENS")
 ]
-Scope = Annotated[
-    list[str],
-    typer.Option(help="predict, learn, erase, audit or purge. Repeat the option for several.", metavar="SCOPE"),
-]
+_SCOPES = "predict, learn, erase, audit or purge. Repeat the option for several."
 
 
 @app.command()
 def make(
     name: Name,
-    scope: Scope,
+    scope: Annotated[list[str], typer.Option(help=_SCOPES, metavar="SCOPE")],
     days: Annotated[float | None, typer.Option(help="Days until it expires. [default: it does not]")] = None,
     file: File = Path("tokens.json"),
     as_json: Json = False,
@@ -64,13 +61,11 @@ def listed(file: File = Path("tokens.json"), as_json: Json = False) -> None:
     """
     from erasable.service.tokens import list_tokens
 
-    found = list_tokens(file)
-    times = [(one.made.isoformat(), None if one.expires is None else one.expires.isoformat()) for one in found]
+    tokens = [(t, t.made.isoformat(), None if t.expires is None else t.expires.isoformat()) for t in list_tokens(file)]
     if as_json:
-        tokens = zip(found, times, strict=True)
-        print_json([{"name": t.name, "scopes": [*t.scopes], "made": made, "expires": end} for t, (made, end) in tokens])
+        print_json([{"name": t.name, "scopes": [*t.scopes], "made": made, "expires": end} for t, made, end in tokens])
         return
-    for token, (made, expires) in zip(found, times, strict=True):
+    for token, made, expires in tokens:
         say_cells([token.name, ",".join(token.scopes), made, expires or "-"])
 
 

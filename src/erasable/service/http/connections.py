@@ -305,6 +305,6 @@ def bound_logs() -> None:
             logger.addFilter(FewerLines())
 
 
-def _client(address: Any) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+def _client(address: tuple[str, ...]) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
     client = ipaddress.ip_address(address[0])
     return getattr(client, "ipv4_mapped", None) or client

@@ -67,7 +67,7 @@ class Viewer:
         return self.site.service.ledger.entry(request_id, self.controller, self.token.audits)
 
     def page(
-        self, name: str, status: int = 200, headers: Mapping[str, str] | None = None, **values: Any
+        self, name: str, status: int = 200, headers: Mapping[str, str] | None = None, **values: object
     ) -> HTMLResponse:
         """A page for the viewer."""
         health = self.site.service.health()
@@ -270,9 +270,9 @@ async def verification(viewer: Auditor, model: str) -> Response:
     return JSONResponse(None if found is None else checked(found).model_dump())
 
 
-def _receipts_page(viewer: Viewer, status: int = 200, **values: Any) -> Response:
+def _receipts_page(viewer: Viewer, status: int = 200, **values: object) -> Response:
     keyid = viewer.site.service.receipt_key.keyid
-    return viewer.page("receipts.html", status, **{"result": None, "problem": None, "keyid": keyid, **values})
+    return viewer.page("receipts.html", status, None, **({"result": None, "problem": None, "keyid": keyid} | values))
 
 
 @router.get("/receipts")
@@ -380,7 +380,7 @@ def is_page(path: str) -> bool:
     )
 
 
-def _page(name: str, status: int = 200, headers: Mapping[str, str] | None = None, **values: Any) -> HTMLResponse:
+def _page(name: str, status: int = 200, headers: Mapping[str, str] | None = None, **values: object) -> HTMLResponse:
     return HTMLResponse(render(f"console/{name}", whose=_controller_query, **values), status, headers)
 
 

@@ -127,7 +127,7 @@ def _encoded(model: Model, table: Table) -> Any:
         raise InputError("a cell is a number that is larger than float64 has.") from None
 
 
-def _cell(text: str) -> Any:
+def _cell(text: str) -> str | float | None:
     if not text:
         return None
     try:

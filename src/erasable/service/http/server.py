@@ -14,10 +14,10 @@ import sys
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import httpx
 import uvicorn
+from starlette.types import ASGIApp
 
 from erasable.audit.keys import PrivateKey, new_key, read_private_key, write_key
 from erasable.errors import ConfigurationError, StoreError
@@ -116,7 +116,7 @@ def serve(configuration: Configuration, *, started: Callable[[Health], None] | N
             started(health)
         app = create_app(service, tokens, configuration, signer)
         warm(app)
-        server = uvicorn.Server(_server_options(configuration, app.middleware_stack))
+        server = uvicorn.Server(_server_options(configuration, app.middleware_stack or app))
         gc.freeze()  # objects that exist now stay: searching them again would hold up everybody
         gc.set_threshold(*_COLLECTIONS)
         server.run(bound)
@@ -126,7 +126,7 @@ def serve(configuration: Configuration, *, started: Callable[[Health], None] | N
             one.close()
 
 
-def _server_options(configuration: Configuration, app: Any) -> uvicorn.Config:
+def _server_options(configuration: Configuration, app: ASGIApp) -> uvicorn.Config:
     head = {"head_bytes": configuration.head_bytes, "seconds": configuration.head_seconds}
     return uvicorn.Config(
         app,

@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
@@ -192,7 +192,7 @@ def needs(*scopes: str) -> Callable[..., Awaitable[Token]]:
     return caller
 
 
-def no_constant(name: str) -> Any:
+def no_constant(name: str) -> NoReturn:
     """For ``json.loads``: refuse NaN and the infinities, which JSON does not have."""
     raise ValueError(name)
 
