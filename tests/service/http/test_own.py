@@ -207,7 +207,7 @@ def test_the_description_matches_the_service(site):
 
         @given(case=operation.as_strategy())
         @settings(
-            max_examples=15,
+            max_examples=10,
             deadline=None,
             derandomize=True,
             database=None,

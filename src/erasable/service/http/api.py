@@ -9,7 +9,6 @@ from datetime import datetime
 from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
-from anyio import CapacityLimiter
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from pydantic import AwareDatetime, BaseModel
@@ -28,7 +27,6 @@ from erasable.service.service import Health, Verification
 from erasable.service.tokens import Token
 
 _UNPACKED = 4  # times the longest body: what an Arrow stream may be once it is unpacked
-_LEARNING = CapacityLimiter(2)  # one of these reads; those that wait for it take no thread from erasures
 _METRICS = "text/plain; version=0.0.4; charset=utf-8"
 _LEARNT_FROM = {
     "requestBody": {
@@ -128,7 +126,7 @@ async def learn(
     body = Packed(*[part async for part in _gathered(request.stream())])
     columns = {"label": label, "id": id, "subject": subject, "targets": target or ()}
     given = site, name, kind, body, columns, skip_known, waiting_of(request).check
-    return await in_thread(request, _learn, *given, limiter=_LEARNING)
+    return await in_thread(request, _learn, *given, limiter=site.learning)
 
 
 @router.get("/v1/state")

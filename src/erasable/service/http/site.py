@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
+from anyio import CapacityLimiter
 from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from erasable.service.http.opendsr import Signer
 
 _LONGEST_NAMED = 10_000  # tokens whose rate is known at a time
+_LEARNING = 2  # at once, one of which reads: those that wait for it take no thread from erasures
 _SESSION_SECONDS = 8 * 3600.0
 _MOST_SESSIONS, _MOST_SESSIONS_EACH = 1000, 20
 _METHODS = ("GET", "POST", "DELETE", "HEAD", "PUT", "PATCH", "OPTIONS")
@@ -112,6 +114,7 @@ class Site:
         self.service, self.tokens, self.configuration, self._signer = service, tokens, configuration, signer
         self.files: dict[str, Path] = configuration.model_files()
         self.metrics, self.rates = Metrics(), Rates(configuration.rate, configuration.burst)
+        self.learning = CapacityLimiter(_LEARNING)
         self._sessions: dict[str, Session] = {}
 
     @property
