@@ -224,7 +224,7 @@ class Model:
         selection, head, key = self.selection, self.head, self.order_key
         rows, labels = self.prepared(given.X), given.labels
         named: Any = range(len(labels)) if given.keys is None else given.keys
-        order = None if key is None else hashed_order(named, key)
+        order = None if key is None or selection.independent else hashed_order(named, key)
         rows = rows if order is None else selection.in_order(rows, order)
         index, batches, decisions, H = selection.select(rows, self.core, self.sums, labels, named, progress, **sizes)
         index = index if order is None else order[index]
