@@ -87,6 +87,7 @@ def test_any_batches_in_any_order_give_one_state(c, order, cuts, sparse):
     for low, high in pairwise(bounds):
         learn(model, order[low:high], sparse=sparse)
     assert data(model) == data(learnt(c, range(N)))
+    assert model.verify().core_rows == len(model.core)
 
 
 @given(configurations, subsets, st.integers(0, N - 1), subsets)

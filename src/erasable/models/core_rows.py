@@ -335,7 +335,7 @@ class CoreRows:
             self._enter(ids, subjects, labels, weights)
 
     def sort(self, key: int) -> None:
-        """Put the rows into the order of the keyed hashes of their ids."""
+        """Put the rows into the order of the keyed hashes of their ids; tables are made anew, in that order."""
         rows = self._in_order()
         ordered = [rows[i] for i in hashed_order([row.id for row in rows], key).tolist()]
         for one, other in pairwise([None, *ordered, None]):
@@ -345,6 +345,9 @@ class CoreRows:
                 other.before = None if one is None else one.id
         if ordered:
             self.first, self.last, self._order = ordered[0], ordered[-1], None
+            self._start_tables()
+            self.place.put({row.id: row for row in ordered})
+            self._enter(self.ids(), self.subjects(), self.labels(), self.weights())
 
     def find(self, keys: Sequence[Key]) -> list[Row]:
         """The rows of these ids, all of which are here, in that order."""
