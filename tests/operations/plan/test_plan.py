@@ -23,7 +23,6 @@ from erasable.operations.plan import (
     EFFORTS,
     METRICS,
     Plan,
-    Targets,
     draw_frontier,
     plan,
 )
@@ -31,7 +30,7 @@ from erasable.operations.plan.candidates import rows_at
 from erasable.operations.plan.deletions import STEPS, Run, crossing, draw_requests, simulate, survival
 from erasable.operations.plan.rows import CLASSES, HeldOut, check_sample
 from erasable.operations.plan.search import Planner
-from erasable.research.sets import load_sklearn, make_margin
+from erasable.research.sets import make_margin
 from tests.operations.plan.conftest import QUICK
 
 
@@ -109,22 +108,6 @@ def test_simulated_losses_are_those_of_refits_on_the_survivors(loss, distributio
     assert len(lost) > 10
 
 
-def test_simulated_deletions_are_close_to_those_of_other_rows_and_another_seed():
-    table = make_margin(8_000, 10, random_state=1)
-    X, y = table.X, table.y
-    X, y, X_test, y_test = X[:6_000], y[:6_000], X[6_000:], y[6_000:]
-    found = plan(X, y, effort="quick")
-    sample = checked(X, y)
-    clf = build(found.line).fit(X, sample.y)
-    held_out = HeldOut(X_test, (y_test > 0).astype(np.intp))
-    rngs = (np.random.default_rng([77, k]) for k in range(6))
-    by = METRICS["accuracy"]
-    runs = [simulate(clf, sample, held_out, "uniform", metric=by, max_loss=0.01, rng=rng) for rng in rngs]
-    again = survival(runs, max_loss=0.01, limit=6_000, unit="rows", horizon=6_000, random_state=9)
-    assert abs(again.deletions - found.survival.deletions) <= 0.25 * again.deletions
-    assert found.survival.low <= found.survival.deletions <= found.survival.high
-
-
 def test_nothing_of_the_rows_is_in_a_plan():
     X, _, _, _ = rows(n=400)
     y = np.where(X[:, 0] > 0, "secret-yes", "secret-no")
@@ -175,12 +158,6 @@ def test_progress_is_told(easy):
     plan(X[:300], y[:300], effort="quick", max_loss=0.1, progress=lambda *told: seen.append(told))
     assert {what for what, _, _ in seen} == {"trying candidates", "scoring again", "simulating deletions"}
     assert all(0 <= done <= total for _, done, total in seen)
-
-
-def test_the_picture_is_drawn(easy, tmp_path):
-    svg = draw_frontier(easy[0], tmp_path)
-    assert "rows stored, %" in svg
-    assert (tmp_path / "frontier.png").stat().st_size > 10_000
 
 
 # -- what may be recommended -----------------------------------------------------------------------------------------
@@ -269,27 +246,6 @@ def test_the_model_of_all_rows_is_judged_too():
     assert not planner.is_good(chosen)
 
 
-def test_beside_each_candidate_stand_every_row_and_as_many_random_ones():
-    X, y, X_test, y_test = rows(n=3000, noise=1.0)
-    for metric in ("accuracy", "logloss"):
-        found = plan(X, y, metric=metric, effort="quick", max_loss=0.02)
-        r = found.recommended
-        parameters = {**found.parameters, "threshold": 0.0}
-        drawn = np.random.default_rng(5).permutation(3000)[: r.stored_rows]
-        for value, kept in ((r.all_rows, np.arange(3000)), (r.random_rows, drawn)):
-            clf = ErasableClassifier(**parameters).fit(X[kept], y[kept])
-            assert clf.n_core_ == len(kept)
-            new = (
-                clf.score(X_test, y_test)
-                if metric == "accuracy"
-                else metrics.log_loss(y_test, clf.predict_proba(X_test))
-            )
-            assert value == pytest.approx(new, abs=0.05)
-        for c in found.candidates:
-            if c.stored_rows == 3000:
-                assert c.value.mean == pytest.approx(c.all_rows)
-
-
 def test_with_the_ids_of_the_rows_storage_is_exact():
     X, y, _, _ = rows(n=1000)
     ids = [f"row {i * 7919 % 1000}" for i in range(1000)]
@@ -350,16 +306,6 @@ def test_simulating_leaves_the_model_as_it_was_and_ends_at_a_constant(metric):
     }[metric.name]
     assert run.loss[-1] == pytest.approx(value - constant)  # no rows are left
     assert run.rows[-1] == 1.0
-
-
-def test_scores_are_those_of_the_classifier():
-    X, _, X_test, _ = rows(n=600)
-    for k in (2, 4):
-        y, y_test = (np.digitize(Z[:, 0], np.linspace(-1, 1, k - 1)) for Z in (X, X_test))
-        clf = learnt(X, y)
-        found = HeldOut(X_test, y_test).scores(clf)
-        assert found.accuracy == clf.score(X_test, y_test)
-        assert found.log_loss == pytest.approx(metrics.log_loss(y_test, clf.predict_proba(X_test)))
 
 
 def test_a_loss_is_reached_where_it_first_is_whatever_comes_after():
@@ -467,16 +413,6 @@ def test_targets_that_cannot_be_met_name_the_one_that_binds_and_what_would_do():
         plan(X, y, max_stored=0.05, max_loss=0.0001, effort="quick")
 
 
-def test_the_storage_that_a_refusal_proposes_is_enough():
-    table = load_sklearn("breast_cancer")
-    X, y = table.X, table.y
-    with pytest.raises(ConfigurationError, match=r"max_stored=0\.03: the best accuracy there is") as refused:
-        plan(X, y, max_stored=0.03, effort="quick")
-    proposed = float(str(refused.value).split("would do: max_stored=")[1].split(" ")[0])
-    found = plan(X, y, max_stored=proposed, effort="quick")
-    assert 0.03 < found.recommended.stored_share <= proposed
-
-
 def test_the_months_that_a_refusal_proposes_are_survived():
     X, y, _, _ = rows(n=300, d=4, noise=2.0)
     options = {"max_loss": 0.1, "deletions_per_month": 299, "effort": "quick"}
@@ -527,11 +463,6 @@ def test_bad_input_is_refused_with_a_reason(change, error, message):
     X, y, _, _ = rows(n=n)
     with pytest.raises(error, match=message):
         plan(change.pop("X", X), change.pop("y", y), **change)
-
-
-def test_targets_know_how_many_deletions_they_are():
-    assert Targets().deletions is None
-    assert Targets(deletions_per_month=10).deletions == 120
 
 
 def test_the_example_in_the_docs_prints_what_its_comments_say(monkeypatch):
