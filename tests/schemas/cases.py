@@ -14,92 +14,27 @@ from hypothesis import strategies as st
 TEXT = """
 version = 2
 
-[columns.key]
-role = "id"
-
-[columns.who]
-role = "subject"
-
-[columns.outcome]
-role = "label"
-classes = ["no", "yes"]
-
-[columns.age]
-kind = "number"
-range = [0, 100]
-
-[columns.change]
-kind = "number"
-scale = 2.5
-fill = 1
-indicator = false
-
-[columns.income]
-kind = "number"
-range = [1, 1000000]
-spacing = "log"
-
-[columns.visits]
-kind = "number"
-range = [0, 500]
-spacing = "log1p"
-fill = 3
-
-[columns.hours]
-kind = "number"
-edges = [-1.5, 0, 20, 40]
-
-[columns.score]
-kind = "number"
-edges = [10, 20, 30]
-bins = "thermometer"
-
-[columns.town]
-kind = "category"
-values = ["Bern", "39", "true", "Zürich"]
-
-[columns.street]
-kind = "category"
-hashed = 7
-fill = "unknown street"
-
-[columns.grade]
-kind = "ordered"
-levels = ["low", "middle", "high"]
-fill = "middle"
-
-[columns.member]
-kind = "yes/no"
-
-[columns.joined]
-kind = "date"
-parts = ["year", "month", "weekday", "hour", "days"]
-years = [1990, 2030]
-since = "2010-06-01"
-days = 3650
-
-[columns.left]
-kind = "date"
-parts = ["year", "month", "day"]
-years = [2000, 2003]
-encoding = "bins"
-order = "dmy"
-fill = "2001-02-03"
-
-[columns.opens]
-kind = "time"
-
-[columns.note]
-kind = "text"
-words = [1, 2]
-places = 16
-
-[columns.nick]
-kind = "text"
-characters = [2, 3]
-places = 8
-cap = 2
-fill = "none given"
+[columns]
+key = {role = "id"}
+who = {role = "subject"}
+outcome = {role = "label", classes = ["no", "yes"]}
+age = {kind = "number", range = [0, 100]}
+change = {kind = "number", scale = 2.5, fill = 1, indicator = false}
+income = {kind = "number", range = [1, 1000000], spacing = "log"}
+visits = {kind = "number", range = [0, 500], spacing = "log1p", fill = 3}
+hours = {kind = "number", edges = [-1.5, 0, 20, 40]}
+score = {kind = "number", edges = [10, 20, 30], bins = "thermometer"}
+town = {kind = "category", values = ["Bern", "39", "true", "Zürich"]}
+street = {kind = "category", hashed = 7, fill = "unknown street"}
+grade = {kind = "ordered", levels = ["low", "middle", "high"], fill = "middle"}
+member = {kind = "yes/no"}
+joined = {kind = "date", parts = [
+    "year", "month", "weekday", "hour", "days"], years = [1990, 2030], since = "2010-06-01", days = 3650}
+left = {kind = "date", parts = [
+    "year", "month", "day"], years = [2000, 2003], encoding = "bins", order = "dmy", fill = "2001-02-03"}
+opens = {kind = "time"}
+note = {kind = "text", words = [1, 2], places = 16}
+nick = {kind = "text", characters = [2, 3], places = 8, cap = 2, fill = "none given"}
 
 [[crosses]]
 columns = ["town", "member"]
@@ -110,7 +45,7 @@ hashed = 5
 """
 
 FIRST = TEXT.replace("version = 2", "version = 1")
-WITH_VECTOR = TEXT.replace("[[crosses]]", '[columns.meaning]\nkind = "vector"\nlength = 3\nscale = 2\n\n[[crosses]]', 1)
+WITH_VECTOR = TEXT.replace("\n[[", 'meaning = {kind = "vector", length = 3, scale = 2}\n\n[[', 1)
 
 _odd = st.sampled_from(["", " ", "?", "NA", " nan ", "Null", "x", "12,5", "1_000", "0x10", "٣", "1e", "--1"])
 _number = st.one_of(
