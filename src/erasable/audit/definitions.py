@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from erasable.audit.stored import stored_components
-from erasable.core.arrays import Float64s, Positions
+from erasable.core.arrays import ColumnLike, Float64s, Matrix, MatrixLike, Positions
 from erasable.errors import EmptiedClassWarning, InputError, InputTypeError, VerificationError, WeakModelWarning
 from erasable.validation import seed, whole_number
 
@@ -36,17 +36,17 @@ _NOTHING = "None of the rows forgotten was stored, so there was nothing to do: n
 class Forgetting(Protocol):
     """An estimator that learns rows with ids and forgets them by id."""
 
-    def fit(self, X: Any, y: Any, *, ids: Any) -> object:
+    def fit(self, X: MatrixLike, y: ColumnLike, *, ids: ColumnLike) -> object:
         """Learn these rows from nothing."""
 
-    def forget(self, *, ids: Any) -> object:
+    def forget(self, *, ids: ColumnLike) -> object:
         """Forget the rows with these ids."""
 
 
 class CoreSet(Protocol):
     """A core-set map."""
 
-    def select(self, X: Any, y: Any, keys: Any) -> npt.ArrayLike:
+    def select(self, X: MatrixLike, y: ColumnLike, keys: ColumnLike) -> npt.ArrayLike:
         """Return the positions of the rows selected, in order of selection."""
 
 
@@ -418,9 +418,10 @@ def _guided(X: Float64s, tries: int, rng: np.random.Generator) -> Iterator[Posit
             yield np.argsort(-like, kind="stable")[: 1 + size // 4]
 
 
-def _dense(X: Any, at: Positions) -> Float64s:
+def _dense(X: MatrixLike, at: Positions) -> Float64s:
     """Return rows of an array, a sparse matrix or a dataframe as float64."""
-    part = getattr(X, "iloc", X)[at]
+    rows: Matrix = getattr(X, "iloc", X)
+    part = rows[at]
     return np.asarray(part.toarray() if hasattr(part, "toarray") else part, dtype=np.float64)
 
 

@@ -27,6 +27,10 @@ Booleans = npt.NDArray[np.bool_]
 Positions = npt.NDArray[np.intp]  # of rows
 #: Rows as a dense array or a CSR array; the type checker knows no types of SciPy.
 Matrix = Any
+#: Rows as callers give them: an array, a sparse matrix, a dataframe, a tensor, or what a feature map takes.
+MatrixLike = Any
+#: Labels, ids, subjects or weights as callers give them: an array, a list or a column.
+ColumnLike = Any
 
 
 def checked_layout(X: Matrix) -> Any:
@@ -158,7 +162,7 @@ class DeviceRows:
     def __len__(self) -> int:
         return self.shape[0]
 
-    def __getitem__(self, rows: Any) -> DeviceRows:
+    def __getitem__(self, rows: Matrix) -> DeviceRows:
         if isinstance(rows, slice):
             return DeviceRows(self.tensor[rows])
         index = np.flatnonzero(rows) if np.asarray(rows).dtype == bool else np.asarray(rows, dtype=np.int64)

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from erasable.core.arrays import Array, Int64s, Matrix, Positions
+from erasable.core.arrays import Array, ColumnLike, Int64s, Matrix, Positions
 from erasable.core.function_class import FunctionClass, Measure
 from erasable.errors import ConfigurationError
 from erasable.validation import number_between, number_not_negative, positive_number, whole_number
@@ -66,7 +66,7 @@ class SinglePass:
         """Whether C(C(S) - U) = C(S) - U is promised: when the class decides exactly."""
         return self.function_class.exact
 
-    def select(self, X: Matrix, y: Any = None, keys: Sequence[Any] | None = None) -> Positions:
+    def select(self, X: Matrix, y: ColumnLike = None, keys: Sequence[Any] | None = None) -> Positions:
         """Positions of the rows kept, ascending. Labels and keys play no part."""
         X = X if hasattr(X, "toarray") else np.asarray(X)
         return self.gather(X, self.function_class.start(X.shape[1]))[0]
@@ -193,11 +193,11 @@ class Staged:
         object.__setattr__(self, "delta", number_between(delta, "delta", 0.0, 1.0, closed="high"))
         object.__setattr__(self, "max_stages", whole_number(max_stages, "max_stages", 1, 256))
 
-    def select(self, X: Matrix, y: Any, keys: Sequence[Any] | None = None) -> Positions:
+    def select(self, X: Matrix, y: ColumnLike, keys: Sequence[Any] | None = None) -> Positions:
         """Positions of the rows queried, in the order in which they are."""
         return self.stages(X, y).positions
 
-    def stages(self, X: Matrix, y: Any) -> StagedRun:
+    def stages(self, X: Matrix, y: ColumnLike) -> StagedRun:
         """The whole run, to look at."""
         X = X.toarray() if hasattr(X, "toarray") else np.asarray(X)
         return self.run(self.function_class.encode(X), y, X.shape[1])
@@ -212,7 +212,7 @@ class Staged:
             "function_class": self.function_class.describe(),
         }
 
-    def run(self, rows: Array, y: Any, n_features: int) -> StagedRun:
+    def run(self, rows: Array, y: ColumnLike, n_features: int) -> StagedRun:
         """The run on encoded rows.
 
         Parameters
@@ -288,7 +288,7 @@ class Staged:
         return float(rate)
 
 
-def _targets(y: Any) -> Int64s:
+def _targets(y: ColumnLike) -> Int64s:
     """Targets 0 and 1, one column per function: the last of two classes, or each of more, against the rest."""
     labels = list(y.tolist() if isinstance(y, np.ndarray) else y)
     classes = sorted(set(labels))

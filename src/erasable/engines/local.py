@@ -12,6 +12,7 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
+from erasable.core.arrays import Matrix
 from erasable.errors import ConfigurationError, EngineError
 from erasable.models.passes import Engine, Limits, Pass, PassResult
 from erasable.models.row_source import RowSource
@@ -81,7 +82,7 @@ class Local(Engine):
         try:
             memory[: len(data)] = data
 
-            def submit(part: Any, low: int | None) -> Future[PassResult]:
+            def submit(part: Matrix, low: int | None) -> Future[PassResult]:
                 if isinstance(part, RowSource) and (awaited := part.awaited()):
                     part = part.filled([one.fetched() for one in awaited])
                 sent = packed(part)

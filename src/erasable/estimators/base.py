@@ -22,7 +22,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.metaestimators import available_if
 
-from erasable.core.arrays import Float64s
+from erasable.core.arrays import ColumnLike, Float64s, MatrixLike
 from erasable.core.layout import Buffer
 from erasable.core.selector import Progress
 from erasable.engines import opened_engine
@@ -149,13 +149,13 @@ class ErasableEstimator(BaseEstimator):
     @_if_streaming
     def learn(
         self,
-        X: Any,
-        y: Any,
+        X: MatrixLike,
+        y: ColumnLike,
         *,
-        ids: Any = None,
-        subjects: Any = None,
-        classes: Any = None,
-        sample_weight: Any = None,
+        ids: ColumnLike = None,
+        subjects: ColumnLike = None,
+        classes: ColumnLike = None,
+        sample_weight: ColumnLike = None,
         streaming: bool = False,
         allow_no_subject: bool = False,
         progress: Progress | None = None,

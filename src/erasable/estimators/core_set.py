@@ -14,7 +14,7 @@ from sklearn.base import clone
 from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 
-from erasable.core.arrays import Float64s
+from erasable.core.arrays import ColumnLike, Float64s, MatrixLike
 from erasable.core.layout import Buffer, SparseColumns, Tensors, canonical_json, read_sealed
 from erasable.core.selector import Decisions, Progress
 from erasable.coresets import CoreSetMap, check_core_set, core_positions
@@ -155,7 +155,7 @@ class CoreSetUnlearner(ErasableClassifierBase):
                 "give it horizon= in addition to kappa=, or threshold= instead."
             )
 
-    def _start(self, X: Any, y: object, classes: object, *, streaming: bool) -> Model:
+    def _start(self, X: MatrixLike, y: object, classes: object, *, streaming: bool) -> Model:
         self._check_parameters()
         return Model(self._copied_configuration(columns=int(X.shape[1]), sparse=sp.issparse(X)))
 
@@ -256,7 +256,7 @@ class CoreSetSelection(Selection):
         """No rows of numbers."""
         return np.empty((0, self.columns))
 
-    def prepared(self, X: Any, feature_map: FeatureMap | None, core: CoreRows) -> Any:
+    def prepared(self, X: MatrixLike, feature_map: FeatureMap | None, core: CoreRows) -> Any:
         """The rows as they are."""
         if len(core) or X.shape[1] != self.columns:
             raise ConfigurationError("a model of this kind learns all its rows at once: fit it, and save it.")
@@ -268,7 +268,7 @@ class CoreSetSelection(Selection):
         core: CoreRows,
         sums: ExactSums | None,
         labels: npt.NDArray[Any],
-        ids: Any,
+        ids: ColumnLike,
         progress: Progress | None,
         **sizes: int | None,
     ) -> SelectionResult:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from erasable.classes import FunctionClass, LinearBall
+from erasable.core.arrays import ColumnLike, MatrixLike
 from erasable.core.grid import plain_scaling
 from erasable.core.kernels import KERNEL_BITS, Kernel, Points
 from erasable.core.layout import Buffer, canonical_json, read_sealed
@@ -162,7 +163,7 @@ class ErasableKernelClassifier(ErasableClassifierBase):
         selection = KernelDisagreement(points, kernel, units, threshold)
         return Configuration(selection, KernelRidge(), fixed_classes(self, classes), names, None, order_key(self))
 
-    def _start(self, X: Any, y: object, classes: Any, *, streaming: bool) -> Model:
+    def _start(self, X: MatrixLike, y: object, classes: ColumnLike, *, streaming: bool) -> Model:
         return Model(self._configuration(X.shape[1], classes))
 
     def _check_unchanged(self, model: Model, classes: object) -> None:
@@ -316,7 +317,7 @@ class ErasableGeneralClassifier(ErasableClassifierBase):
             )
         return sampler
 
-    def _start(self, X: Any, y: Any, classes: Any, *, streaming: bool) -> Model:
+    def _start(self, X: MatrixLike, y: ColumnLike, classes: ColumnLike, *, streaming: bool) -> Model:
         configuration = self._configuration(X.shape[1], classes)
         selection = configuration.selection
         if streaming and isinstance(selection.sampler, Staged):

@@ -19,7 +19,7 @@ import scipy.sparse as sp
 from sklearn.base import clone, is_regressor
 from sklearn.utils.validation import has_fit_parameter
 
-from erasable.core.arrays import Float64s
+from erasable.core.arrays import Float64s, MatrixLike
 from erasable.core.fingerprint import fingerprint
 from erasable.core.layout import Tensors, canonical_json, digest_of, parts
 from erasable.core.names import Key, Label, key_tensors, kind_of, write_label
@@ -193,7 +193,7 @@ class LearnerHead(Head):
         own = getattr(model.cache.get("learner"), "classes_", None)
         return super().classes(model) if own is None else tuple(np.asarray(own).tolist())
 
-    def scores(self, model: Model, X: Any) -> Float64s:
+    def scores(self, model: Model, X: MatrixLike) -> Float64s:
         """The learner's scores; zeros if one class is left."""
         learner = model.cache["learner"]
         if isinstance(learner, Constant):
@@ -207,7 +207,7 @@ class LearnerHead(Head):
         found = np.asarray(learner.predict(X))
         return array_of(model.classes)[found] if isinstance(learner, Constant) else found
 
-    def predict_proba(self, model: Model, X: Any) -> Float64s:
+    def predict_proba(self, model: Model, X: MatrixLike) -> Float64s:
         """The learner's probabilities; one if one class is left."""
         learner = model.cache["learner"]
         if isinstance(learner, Constant):
@@ -263,7 +263,7 @@ class Constant:
     def __init__(self, code: int) -> None:
         self.code = code
 
-    def predict(self, X: Any) -> npt.NDArray[np.intp]:
+    def predict(self, X: MatrixLike) -> npt.NDArray[np.intp]:
         """The same class for every row."""
         return np.full(X.shape[0], self.code, dtype=np.intp)
 
@@ -386,7 +386,9 @@ class SelectedRows:
             object.__setattr__(self, "rows", _without_history(self.rows))
 
     @classmethod
-    def chosen(cls, X: Any, y: npt.NDArray[Any], keys: Sequence[Key], index: npt.NDArray[np.intp]) -> SelectedRows:
+    def chosen(
+        cls, X: MatrixLike, y: npt.NDArray[Any], keys: Sequence[Key], index: npt.NDArray[np.intp]
+    ) -> SelectedRows:
         """Copies of the rows at these positions."""
         if isinstance(X, np.ndarray):
             rows = X[index].astype(np.float64, order="C", copy=False)

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import RegressorMixin
 
-from erasable.core.arrays import Float64s
+from erasable.core.arrays import ColumnLike, Float64s, MatrixLike
 from erasable.core.layout import Buffer
 from erasable.errors import ConfigurationError, InputError
 from erasable.estimators.base import ErasableClassifierBase, ErasableEstimator
@@ -33,12 +33,12 @@ class LinearEstimator(ErasableEstimator):
 
     def fit(
         self,
-        X: Any,
-        y: Any,
-        ids: Any = None,
-        subjects: Any = None,
+        X: MatrixLike,
+        y: ColumnLike,
+        ids: ColumnLike = None,
+        subjects: ColumnLike = None,
         *,
-        sample_weight: Any = None,
+        sample_weight: ColumnLike = None,
         allow_no_subject: bool = False,
     ) -> Self:
         """Learn from nothing: whatever the model held before is overwritten.
@@ -80,7 +80,7 @@ class LinearEstimator(ErasableEstimator):
         _, y, _ = super()._check_learnt(np.zeros((len(rows), 1)), y, first=True)  # for the labels and their number
         return rows, y, {}
 
-    def _start(self, X: Any, y: Any, classes: Any, *, streaming: bool) -> Model:
+    def _start(self, X: MatrixLike, y: ColumnLike, classes: ColumnLike, *, streaming: bool) -> Model:
         n_targets = None
         if isinstance(self, RegressorMixin):
             n_targets = y.shape[1] if y.ndim > 1 else 1
@@ -148,7 +148,7 @@ class LinearEstimator(ErasableEstimator):
         return tags
 
 
-def _mapped_input(feature_map: Any, X: Any) -> Any:
+def _mapped_input(feature_map: Any, X: MatrixLike) -> Any:
     """Return the texts or the encoded table that a feature map takes; None if rows are numbers."""
     takes = getattr(feature_map, "takes", None)
     if takes == TABLES:
@@ -336,13 +336,13 @@ class ErasableClassifier(LinearEstimator, ErasableClassifierBase):
 
     def partial_fit(
         self,
-        X: Any,
-        y: Any,
-        ids: Any = None,
-        subjects: Any = None,
-        classes: Any = None,
+        X: MatrixLike,
+        y: ColumnLike,
+        ids: ColumnLike = None,
+        subjects: ColumnLike = None,
+        classes: ColumnLike = None,
         *,
-        sample_weight: Any = None,
+        sample_weight: ColumnLike = None,
         allow_no_subject: bool = False,
     ) -> Self:
         """Learn more rows after those learnt before.
@@ -463,12 +463,12 @@ class ErasableRegressor(RegressorMixin, LinearEstimator):
 
     def partial_fit(  # type: ignore[override]  # there are no classes
         self,
-        X: Any,
-        y: Any,
-        ids: Any = None,
-        subjects: Any = None,
+        X: MatrixLike,
+        y: ColumnLike,
+        ids: ColumnLike = None,
+        subjects: ColumnLike = None,
         *,
-        sample_weight: Any = None,
+        sample_weight: ColumnLike = None,
         allow_no_subject: bool = False,
     ) -> Self:
         """Learn more rows after those learnt before; parameters as in ``ErasableClassifier.partial_fit``."""

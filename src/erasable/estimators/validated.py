@@ -14,7 +14,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _get_feature_names, validate_data
 
-from erasable.core.arrays import DeviceRows, checked_layout, on_host, summed
+from erasable.core.arrays import ColumnLike, DeviceRows, MatrixLike, checked_layout, on_host, summed
 from erasable.errors import InputError, InputTypeError
 from erasable.models.inputs import plain_labels
 from erasable.validation import COMPLEX, DATES, MISSING, TEXT, is_listed, odd_cells, real_numbers
@@ -26,7 +26,7 @@ _MANY = 8 * _SUMMED  # numbers: larger arrays are checked by several threads
 
 
 def check_rows(
-    estimator: Any, X: Any, y: Any = _NO_LABELS, *, first: bool, tensors: bool = False
+    estimator: Any, X: MatrixLike, y: ColumnLike = _NO_LABELS, *, first: bool, tensors: bool = False
 ) -> tuple[Any, npt.NDArray[Any], dict[str, Any]]:
     """Rows (dense float32/float64 or CSR), labels (1-d) and the schema (feature count and names) they came with.
 
@@ -121,7 +121,7 @@ def _refuse_odd(X: object) -> None:
     )
 
 
-def _narrow(X: Any) -> Any:
+def _narrow(X: MatrixLike) -> Any:
     """CSR with 32-bit indices where they suffice; many estimators of scikit-learn need them."""
     if isinstance(X, np.ndarray) or X.indices.dtype == np.int32 or max(*X.shape, X.nnz) >= 2**31:
         return X
@@ -129,7 +129,7 @@ def _narrow(X: Any) -> Any:
     return type(X)(parts, shape=X.shape)
 
 
-def _finite(X: Any) -> Any:
+def _finite(X: MatrixLike) -> Any:
     """The rows, with repeated entries of CSR added up."""
     if isinstance(X, np.ndarray):
         return X

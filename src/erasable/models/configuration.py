@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from erasable.core.arrays import Float64s
+from erasable.core.arrays import ColumnLike, Float64s
 from erasable.core.grid import Grid
 from erasable.core.independent import Rarity, nearest_power
 from erasable.core.layout import canonical_json, read_json
@@ -119,7 +119,7 @@ def configure(
     given: Arguments,
     n_features: int | None,
     n_samples: int,
-    classes: Any,
+    classes: ColumnLike,
     *,
     streaming: bool,
     n_targets: int | None = None,
@@ -292,7 +292,7 @@ def _checked_ranges(typed: Any, n_targets: int) -> tuple[Range, ...]:
     return ranges
 
 
-def fixed_classes(given: Arguments, classes: Any) -> tuple[Label, ...] | None:
+def fixed_classes(given: Arguments, classes: ColumnLike) -> tuple[Label, ...] | None:
     """Classes given to ``partial_fit`` or to the constructor, which must not contradict each other; None where free."""
     if classes is not None and given.classes is not None and sorted_classes(classes) != sorted_classes(given.classes):
         raise ConfigurationError("classes given to partial_fit differ from the classes parameter: give one of them.")
@@ -336,7 +336,7 @@ def warn_of_signs(grid: Grid) -> None:
         )
 
 
-def check_unchanged(given: Arguments, c: Configuration, classes: Any = None) -> None:
+def check_unchanged(given: Arguments, c: Configuration, classes: ColumnLike = None) -> None:
     """Raise ConfigurationError for arguments of a linear estimator that name another configuration than the model's."""
     changed = _changed_selection(given, c)
     if isinstance(c.head, Regression):
@@ -447,7 +447,7 @@ def names_of_features(given: Arguments, n_features: int) -> tuple[str, ...] | No
     return fixed
 
 
-def sorted_classes(classes: Any) -> tuple[Label, ...]:
+def sorted_classes(classes: ColumnLike) -> tuple[Label, ...]:
     """Distinct classes in order, as plain values."""
     if isinstance(classes, str | bytes) or not hasattr(classes, "__iter__"):
         raise ConfigurationError(f"classes must be a list or an array; got {type(classes).__name__}.")

@@ -12,7 +12,7 @@ from typing import Any, NoReturn, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from erasable.core.arrays import on_host
+from erasable.core.arrays import ColumnLike, on_host
 from erasable.core.names import Key, Label, Spelling, Steps, each_owner, is_unicode, spelt
 from erasable.errors import InputError, InputTypeError
 from erasable.validation import real_numbers
@@ -141,7 +141,7 @@ def spelt_names(ids: Names, subjects: Names, spelling: Spelling) -> tuple[Any, A
     return ids, subjects
 
 
-def spelt_keys(keys: Any, steps: Steps) -> Any:
+def spelt_keys(keys: ColumnLike, steps: Steps) -> Any:
     """Keys of one type, normalised where they are texts."""
     return [spelt(key, steps) for key in keys] if steps and len(keys) and isinstance(keys[0], str) else keys
 
@@ -272,7 +272,7 @@ def refuse_kind(kind: type, known: type, name: str) -> NoReturn:
     )
 
 
-def plain_labels(y: Any) -> Any:
+def plain_labels(y: ColumnLike) -> Any:
     """Labels of one plain type as an array that keeps them apart; anything else as it came, for others to judge.
 
     NumPy would make one label of several: it drops zeros at the end of text, makes floats of nullable integers and

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from erasable.core.arrays import Float32s, Float64s, Matrix
+from erasable.core.arrays import ColumnLike, Float32s, Float64s, Matrix
 from erasable.core.keyed_hash import hashed_order
 from erasable.core.names import Key, Label, Owners, Spelling
 from erasable.core.selector import Decisions, Progress
@@ -158,7 +158,7 @@ class Model:
         ids: Names = None,
         subjects: Names = None,
         *,
-        sample_weight: Any = None,
+        sample_weight: ColumnLike = None,
         allow_no_subject: bool = False,
         progress: Progress | None = None,
         **sizes: int | None,
@@ -198,7 +198,14 @@ class Model:
         return LearnReport(n, len(chosen.ids), len(self.core), chosen.decisions, n - len(rows.labels))
 
     def _checked(
-        self, X: Matrix, y: npt.NDArray[Any], ids: Names, subjects: Names, sample_weight: Any, *, allow_no_subject: bool
+        self,
+        X: Matrix,
+        y: npt.NDArray[Any],
+        ids: Names,
+        subjects: Names,
+        sample_weight: ColumnLike,
+        *,
+        allow_no_subject: bool,
     ) -> _Checked:
         """The rows to select from; raises InputError if this model cannot hold them under their names."""
         n, y = X.shape[0], self.encode_labels(y)
@@ -258,7 +265,7 @@ class Model:
                 "depends on other rows would not do: give ids=."
             )
 
-    def checked_weights(self, sample_weight: Any, n: int) -> RowWeights | None:
+    def checked_weights(self, sample_weight: ColumnLike, n: int) -> RowWeights | None:
         """Weights of n rows in sixteenths; refused if they do not fit the rows, or if this model takes no weights."""
         if sample_weight is None:
             return None

@@ -27,6 +27,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
+from erasable.core.arrays import ColumnLike, MatrixLike
 from erasable.core.keyed_hash import Hashes, keyed_hash
 from erasable.core.names import Key, each_owner
 from erasable.core.selector import Decisions
@@ -122,7 +123,7 @@ class PassResult:
         if kind is not known:
             refuse_kind(kind, known, name)
 
-    def note_names(self, keys: Any, name: str) -> None:
+    def note_names(self, keys: ColumnLike, name: str) -> None:
         """Note the type of ids or subjects, if there are any."""
         if len(keys):
             self.note_kind(name, int if isinstance(keys, np.ndarray | range) else type(keys[0]))
@@ -245,7 +246,13 @@ class Pass:
         return Rows(X, y, *names, self.model.checked_weights(getattr(block, "weights", None), n))
 
     def _checked(
-        self, X: Any, y: npt.NDArray[Any], ids: Any, subjects: Any, low: int | None, result: PassResult
+        self,
+        X: MatrixLike,
+        y: npt.NDArray[Any],
+        ids: ColumnLike,
+        subjects: ColumnLike,
+        low: int | None,
+        result: PassResult,
     ) -> tuple[Column, Column | None]:
         """Ids and subjects of a block in the first pass, after a check of everything that could be refused later."""
         model, n = self.model, X.shape[0]

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from erasable.core.arrays import DeviceRows, on_host
+from erasable.core.arrays import DeviceRows, MatrixLike, on_host
 from erasable.core.keyed_hash import Hashes
 from erasable.core.selector import picked
 from erasable.errors import InputError
@@ -375,7 +375,7 @@ def _joined(columns: Sequence[Any]) -> Column:
     return list(chain.from_iterable(c.tolist() if isinstance(c, np.ndarray) else c for c in columns))
 
 
-def _base_array(X: Any) -> Any:
+def _base_array(X: MatrixLike) -> Any:
     """The array that owns the memory: a slice of a memmap has the offset of the whole."""
     while isinstance(X, np.ndarray) and isinstance(X.base, np.ndarray):
         X = X.base

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from erasable.core.arrays import ColumnLike
 from erasable.core.names import Key, Spelling
 from erasable.errors import ConfigurationError, InputError
 from erasable.models.inputs import as_key_column, spelt_names
@@ -97,7 +98,7 @@ def stored_ids(blocks: Iterable[Any], model: Model) -> list[Key]:
     return list(dict.fromkeys(key for part in ids for key in _keys(part, "replace") if key in place))
 
 
-def _keys(ids: Any, option: str) -> list[Key]:
+def _keys(ids: ColumnLike, option: str) -> list[Key]:
     if ids is None:
         raise InputError(f"{option}= knows rows by their ids, and these have none: name them with id=.")
     keys = as_key_column(ids, "ids")

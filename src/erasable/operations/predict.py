@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from erasable.core.arrays import ColumnLike
 from erasable.errors import ConfigurationError, InputError
 from erasable.models.model import Model, model_behind
 from erasable.operations.inspect import plain
@@ -124,7 +125,7 @@ class Predictions:
     def _needs_chances(self, known: object) -> bool:
         return self._probabilities or known is not None
 
-    def _records(self, ids: Any, predicted: Any, known: Any, chances: Any) -> Iterator[dict[str, Any]]:
+    def _records(self, ids: ColumnLike, predicted: Any, known: Any, chances: Any) -> Iterator[dict[str, Any]]:
         classes = [f"probability {c}" for c in self._model.classes]
         shown = chances.tolist() if self._probabilities else None
         for i, prediction in enumerate(predicted):

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import rankdata
 
+from erasable.core.arrays import ColumnLike
 from erasable.errors import InputError
 from erasable.operations.rendering import TextTable
 from erasable.pages import percent
@@ -179,7 +180,7 @@ def _amount(error: float) -> str:
     return f"{error:,.0f}" if 1000 <= error < 1e15 else f"{error:.4g}"
 
 
-def scores_of(y: Any, classes: Sequence[Any], probabilities: npt.ArrayLike, predicted: Any) -> Scores:
+def scores_of(y: ColumnLike, classes: Sequence[Any], probabilities: npt.ArrayLike, predicted: Any) -> Scores:
     """Score the predictions of a classifier.
 
     Parameters

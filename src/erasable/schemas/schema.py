@@ -18,7 +18,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from erasable.core.arrays import Array, Float64s
+from erasable.core.arrays import Array, Float64s, MatrixLike
 from erasable.core.names import Spelling, is_unicode, read_spelling
 from erasable.core.target_grid import check_range
 from erasable.errors import ConfigurationError, InputError, InputTypeError
@@ -435,7 +435,7 @@ class Schema(FeatureMap):
             beyond[name] = 0 if ends is None else int(np.count_nonzero((y[:, j] < ends[0]) | (y[:, j] > ends[1])))
         return np.where(np.isfinite(y), y, np.nan), beyond
 
-    def __call__(self, X: Any) -> Any:
+    def __call__(self, X: MatrixLike) -> Any:
         """Encoded rows, of a table or of an :class:`EncodedTable`."""
         if not isinstance(X, EncodedTable):
             return self.encode(X)[0]
@@ -443,7 +443,7 @@ class Schema(FeatureMap):
             raise InputTypeError("these rows were encoded by another schema: encode the table again.")
         return X.rows
 
-    def prepared(self, X: Any) -> EncodedTable:
+    def prepared(self, X: MatrixLike) -> EncodedTable:
         """The table encoded once, so that rows can be taken from it."""
         return X if isinstance(X, EncodedTable) else EncodedTable(self, *self.encode_sparse(X))
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from erasable.core.arrays import ColumnLike
 from erasable.core.names import Key, Steps, owners_of
 from erasable.errors import InputError, StoreError
 from erasable.models.core_rows import Named
@@ -148,7 +149,7 @@ class SuppressionList:
             self._mark(role, *form, steps) in self._marks for steps in self._spellings for form in forms_of(key, steps)
         )
 
-    def rows_of(self, ids: Any, subjects: Any) -> list[bool]:
+    def rows_of(self, ids: ColumnLike, subjects: ColumnLike) -> list[bool]:
         """Which rows of a block belong to somebody on the list: by their ids, or by any of their subjects."""
         known: dict[tuple[Role, Key], bool] = {}
 

@@ -15,6 +15,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from numpy.lib import format as npy
 
+from erasable.core.arrays import MatrixLike
 from erasable.errors import InputError
 from erasable.models.row_source import Rows
 from erasable.tables.columns import as_rows, check_shape, checked_column, number_columns
@@ -321,7 +322,7 @@ class _Found:
     whole: bool
 
 
-def _rows(X: Any, found: _Found, where: str, first: int) -> Any:
+def _rows(X: MatrixLike, found: _Found, where: str, first: int) -> Any:
     """Rows with features counted from zero, as wide as the whole file; indices outside are refused."""
     indices = X.indices - X.indices.dtype.type(found.from_one)
     return as_rows(sp.csr_array((X.data, indices, X.indptr), shape=(X.shape[0], found.n_features)), where, first=first)

@@ -16,6 +16,7 @@ from typing import Any, Self
 import numpy as np
 
 from erasable.arrow import ArrowTable, pyarrow
+from erasable.core.arrays import ColumnLike, MatrixLike
 from erasable.errors import InputError, InputTypeError
 from erasable.models.row_source import Rows, RowSource
 from erasable.tables.arrow_rows import ArrowStream, row_bytes, typed_columns
@@ -90,7 +91,9 @@ class ArrayRows(RowSource):
     >>> rows = ArrayRows(da.ones((10, 2), chunks=(5, 2)), np.zeros(10))  # doctest: +SKIP
     """
 
-    def __init__(self, X: Any, y: Any, ids: Any = None, subjects: Any = None, weights: Any = None) -> None:
+    def __init__(
+        self, X: MatrixLike, y: ColumnLike, ids: ColumnLike = None, subjects: ColumnLike = None, weights: Any = None
+    ) -> None:
         if not (hasattr(X, "to_delayed") and hasattr(X, "chunks")):
             raise InputTypeError(f"X must be a Dask array; got {type(X).__name__}.")
         if len(X.chunks) != 2 or len(X.chunks[1]) != 1:

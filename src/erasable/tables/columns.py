@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from erasable.core.arrays import summed
+from erasable.core.arrays import MatrixLike, summed
 from erasable.errors import ConfigurationError, InputError, InputTypeError
 from erasable.models.inputs import as_subject_column
 from erasable.schemas import Role, Schema
@@ -338,7 +338,7 @@ def number_columns(values: npt.NDArray[Any], where: str) -> npt.NDArray[Any]:
     return values
 
 
-def as_rows(X: Any, where: str, shown: Sequence[str] | None = None, first: int = 0) -> Any:
+def as_rows(X: MatrixLike, where: str, shown: Sequence[str] | None = None, first: int = 0) -> Any:
     """Rows as float32 where that holds every number they can have, as float64 otherwise; sparse ones as a csr_array.
 
     ``first`` is how many rows of the file come before these.

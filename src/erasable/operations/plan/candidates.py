@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from erasable.core.arrays import Float64s, Matrix
+from erasable.core.arrays import ColumnLike, Float64s, Matrix
 from erasable.core.keyed_hash import hashed_order
 from erasable.operations.plan.deletions import Survival
 from erasable.operations.plan.rows import Estimator, HeldOut, Kind, Parameters, Sample
@@ -189,7 +189,7 @@ def observe_whole(trial: Trial, model: Estimator, sample: Sample, rng: np.random
     trial.seconds = float(np.median(seconds)) if seconds else None
 
 
-def _listed(keys: Any) -> list[Any]:
+def _listed(keys: ColumnLike) -> list[Any]:
     return keys.tolist() if isinstance(keys, np.ndarray) else list(keys)
 
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator, ClassifierMixin
 
-from erasable.core.arrays import Array, Float32s, Float64s, Matrix
+from erasable.core.arrays import Array, ColumnLike, Float32s, Float64s, Matrix
 from erasable.core.grid import Grid, scale_rows
 from erasable.core.selector import RawRows, grid_of
 from erasable.core.sums import (
@@ -74,7 +74,7 @@ class RetrainedRidge(ErasableClassifier):
         *,
         fit_intercept: bool = True,
         scaling: Any = "row",
-        classes: Any = None,
+        classes: ColumnLike = None,
         grid_bits: int = 15,
     ) -> None:
         self.alpha = alpha
@@ -83,7 +83,7 @@ class RetrainedRidge(ErasableClassifier):
         self.classes = classes
         self.grid_bits = grid_bits
 
-    def _check_parameters(self, classes: Any) -> None:
+    def _check_parameters(self, classes: ColumnLike) -> None:
         positive_number(self.alpha, "alpha")
 
     # What ErasableClassifier takes as parameters is fixed here; none of it is a parameter of this class.
@@ -210,7 +210,7 @@ class RidgeFromSums(ClassifierMixin, BaseEstimator):
         rows.check_ball()
         self._add(rows.take(np.arange(len(rows))), labels, -1)
 
-    def _add(self, rows: Any, labels: list[Any], sign: int) -> None:
+    def _add(self, rows: Matrix, labels: list[Any], sign: int) -> None:
         """Add grid rows to all sums, or take them off; a class without rows has no sum."""
         self._weights = None
         add_rows(self._gram, rows, float(sign), self._grid)
