@@ -11,7 +11,7 @@ from erasable.cli.app import run
 from erasable.cli.reproduce import SettingOptions
 from erasable.research import measuring
 from erasable.research.reproduce import METHODS, ORDERS, DeletionTime, Settings
-from erasable.research.theory import Bound
+from erasable.research.theory.linear import Bound
 from tests.cli.process import erasable
 from tests.cli.session import refused
 from tests.research.reproduce.cases import no_pictures, table_file

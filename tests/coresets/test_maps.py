@@ -18,7 +18,7 @@ from sklearn.svm import SVC
 
 from erasable.coresets import CoreSetMap, LeverageThreshold, RandomSubsample, SupportVectors, maps
 from erasable.errors import ConfigurationError, InputError
-from erasable.research.theory import Information, leak
+from erasable.research.theory.information import Information, leak
 from tests.estimators.cases import SECRET, SECRET_TEXT, assert_no_traces, make_rows
 from tests.oracle import OracleGrid
 from tests.strategies import keys, problems

@@ -11,10 +11,8 @@ import pytest
 from scipy.stats import hypergeom
 
 from erasable.errors import ConfigurationError, InputError
-from erasable.research.theory import (
-    Bound,
+from erasable.research.theory.deletions import (
     core_deletions,
-    core_set_size,
     deletion_probabilities,
     deletion_time,
     encounters,
@@ -23,10 +21,10 @@ from erasable.research.theory import (
     printed_core_deletions,
     printed_total_deletions,
     printed_total_deletions_uniform,
-    threshold,
     total_deletions,
     total_deletions_uniform,
 )
+from erasable.research.theory.linear import Bound, core_set_size, threshold
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 

@@ -11,8 +11,7 @@ import pytest
 from erasable.classes import FiniteClass, LinearBall
 from erasable.coresets import SinglePass, Staged
 from erasable.errors import ConfigurationError, InputError
-from erasable.research.theory import (
-    excess_risk,
+from erasable.research.theory.general import (
     general_capacity,
     general_excess_risk,
     printed_general_excess_risk,
@@ -20,6 +19,7 @@ from erasable.research.theory import (
     stage_threshold,
     staged_size,
 )
+from erasable.research.theory.linear import excess_risk
 
 
 @pytest.mark.parametrize("tau", [0.5, 0.1, 0.02])

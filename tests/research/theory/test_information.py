@@ -14,7 +14,13 @@ from hypothesis import strategies as st
 
 from erasable import ErasableClassifier
 from erasable.errors import ConfigurationError, InputError
-from erasable.research.theory import Information, leak, leverage_map, mutual_information, smallest_counterexample
+from erasable.research.theory.information import (
+    Information,
+    leak,
+    leverage_map,
+    mutual_information,
+    smallest_counterexample,
+)
 
 Process = dict[tuple[tuple[Any, ...], tuple[int, ...]], float]
 

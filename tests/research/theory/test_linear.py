@@ -11,13 +11,13 @@ import pytest
 from scipy.stats import binom, norm
 
 from erasable.errors import ConfigurationError, InputError
-from erasable.research.theory import (
+from erasable.research.theory.deletions import encounters
+from erasable.research.theory.linear import (
     Bound,
     capacity,
     compression_risk,
     confidence_radius,
     core_set_size,
-    encounters,
     excess_risk,
     leverage_after_deletions,
     minimising_epsilon,

@@ -13,15 +13,14 @@ from erasable.estimators import ErasableClassifier
 from erasable.operations.rendering import TextTable
 from erasable.research.reproduce.requests import leverages
 from erasable.research.sets import make_margin
-from erasable.research.theory import (
-    Bound,
+from erasable.research.theory.deletions import (
     deletion_time,
     encounters,
     printed_total_deletions_uniform,
-    threshold,
     total_deletions,
     total_deletions_uniform,
 )
+from erasable.research.theory.linear import Bound, threshold
 
 _ORDERS = 8  # of the rows, to estimate how often each is kept
 
