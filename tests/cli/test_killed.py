@@ -128,7 +128,7 @@ LEFT = ("m.erasable", ".m.erasable.lock", "r.json")
 def test_dead_at_every_change_of_the_disk(change, largest, torn, tmp_path, monkeypatch, capsys):
     """In this process, at the calls that change the disk; with models in one file and in several."""
     monkeypatch.setattr(shards, "LARGEST_FILE", largest)
-    monkeypatch.setattr(shards, "LARGEST_SHARD", 5 * 2 * (D + 1))
+    monkeypatch.setattr(shards, "LARGEST_SHARD", 15 * 2 * (D + 1))  # three parts or so
     model = Model(tmp_path, change)
     step, deaths = 0, 0
     while deaths == step:

@@ -21,7 +21,7 @@ EXACT = Schema(
     [
         Number(name="age", range=[0, 100]),
         Number(name="change", scale=2.5, fill=0.1),
-        Number(name="total", edges=[0.1, 0.7, 20, 1e300], fill=0.69999999999),  # a name that a step has, too
+        Number(name="total", edges=[0.1, 0.7, 20, 1e300], fill=0.69999999999),
         Number(name="hours", edges=[-1.5, 0, 20, 40]),
         Number(name="rows", edges=[10, 20.7], bins="thermometer", indicator=False),
         Category(name="town", values=["Bern", "39", "true", "Zürich"]),
