@@ -42,7 +42,7 @@ class Rows:
     """Rows with their labels, ids, subjects and weights.
 
     As read, each is in any form that ``fit`` takes, or None where rows have none. Once checked, ids and subjects are
-    columns of :mod:`erasable.models.keys`, and weights are in sixteenths.
+    columns of :mod:`erasable.models.inputs`, and weights are in sixteenths.
     """
 
     X: Any
