@@ -1,7 +1,7 @@
 """Ed25519 keys: make, write and read them, sign and check signatures.
 
-This is the only file that uses ``cryptography``. A private key is written once, readable by its owner alone, and never
-overwrites anything.
+Only this file and the OpenDSR routes of the service use ``cryptography``. A private key is written once, readable by
+its owner alone, and never overwrites anything.
 """
 
 from __future__ import annotations
