@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -253,10 +252,8 @@ class EncodingReport:
     extra: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        kept = {
-            c: MappingProxyType({w: n for w in COUNTS if (n := found.get(w, 0))}) for c, found in self.counts.items()
-        }
-        object.__setattr__(self, "counts", MappingProxyType({c: found for c, found in kept.items() if found}))
+        kept = {c: {w: n for w in COUNTS if (n := found.get(w, 0))} for c, found in self.counts.items()}
+        object.__setattr__(self, "counts", {c: found for c, found in kept.items() if found})
 
     def __add__(self, other: EncodingReport) -> EncodingReport:
         both = {
@@ -265,9 +262,6 @@ class EncodingReport:
         }
         extra = tuple(dict.fromkeys([*self.extra, *other.extra]))
         return EncodingReport(self.n_rows + other.n_rows, both, extra)
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return EncodingReport, (self.n_rows, {c: dict(found) for c, found in self.counts.items()}, self.extra)
 
     def __str__(self) -> str:
         lines = [f"{self.n_rows:,} rows"]
