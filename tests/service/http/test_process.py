@@ -204,7 +204,8 @@ def test_settings_come_from_the_command_line_the_environment_and_the_file(tmp_pa
     (tmp_path / "serve.toml").write_text('public_url = "https://a.example/"\nkeep_for = 60\nreceipt_key = "k.pem"\n')
     found = read_configuration(tmp_path / "serve.toml", {"ERASABLE_MODELS": f"a{os.pathsep}b", "ERASABLE_VOUCH": "Yes"})
     assert found.service.vouch
-    assert not read_configuration(None, {"ERASABLE_VOUCH": "no"}, models=["a"]).service.vouch
+    for no in ("no", "False", "0", ""):
+        assert not read_configuration(None, {"ERASABLE_VOUCH": no}, models=["a"]).service.vouch
     assert found.url == "https://a.example"
     assert found.service.keep_for == timedelta(minutes=1)
     assert (found.models, found.receipt_key) == ((Path("a"), Path("b")), Path("k.pem"))
