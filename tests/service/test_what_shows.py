@@ -101,7 +101,8 @@ def test_it_is_durable_before_the_wait_and_told_after_it(service, models):
         seen.append((service.ledger.entry(name).state, stored))
 
     service.worker._wait = wait
-    name = committed(service, "person-3")
+    name = asked(service, "person-3")
+    service.worker.commit()
     assert seen == [(State.IN_PROGRESS, [0, 0])]
     assert service.ledger.entry(name).state is State.COMPLETED
 

@@ -83,41 +83,34 @@ def start(folder, port):
     return process
 
 
-def test_told_to_stop_it_finishes_what_was_accepted_and_killed_it_goes_on_afterwards(home):
+def test_killed_it_goes_on_afterwards_and_told_to_stop_it_finishes_what_was_accepted(home):
     folder, port = home
     token = make_token(folder / "service" / "tokens.json", "all", ["erase", "audit"])
-    headers = {"Authorization": f"Bearer {token}"}
-    url = f"http://127.0.0.1:{port}"
-    stored = {str(s) for s in load(folder / "credit.erasable")._model.core.subjects()}
-    first, second = sorted(stored)[:2]
+    given = {"base_url": f"http://127.0.0.1:{port}", "headers": {"Authorization": f"Bearer {token}"}}
 
-    process = start(folder, port)
-    with httpx.Client(base_url=url, headers=headers, timeout=PATIENCE) as http:
-        assert http.post("/v2/requests", json=erasure(first)).status_code == 201
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(PATIENCE) == 0
-    assert first not in {str(s) for s in load(folder / "credit.erasable")._model.core.subjects()}
+    def stored():
+        return {str(subject) for subject in load(folder / "credit.erasable")._model.core.subjects()}
 
+    first, second = sorted(stored())[:2]
+    body = erasure(first)
     process = start(folder, port)
-    body = erasure(second)
-    with httpx.Client(base_url=url, headers=headers, timeout=PATIENCE) as http:
+    with httpx.Client(**given, timeout=PATIENCE) as http:
         assert http.post("/v2/requests", json=body).status_code == 201
     process.kill()
     process.wait()
     process = start(folder, port)
-    with httpx.Client(base_url=url, headers=headers, timeout=PATIENCE) as http:
+    with httpx.Client(**given, timeout=PATIENCE) as http:
         receipts = f"/v1/receipts/{body['subject_request_id']}"
         until(lambda: http.get(receipts).status_code == 200)
         assert [one["model"] for one in http.get(receipts).json()] == ["credit"]
+        assert first not in stored()
+        assert http.post("/v2/requests", json=erasure(second)).status_code == 201
     process.send_signal(signal.SIGTERM)
-    process.wait(PATIENCE)
-    assert second not in {str(s) for s in load(folder / "credit.erasable")._model.core.subjects()}
-    said = (folder / "said").read_text()
-    assert token not in said
+    assert process.wait(PATIENCE) == 0
+    assert second not in stored()
+    assert token not in (folder / "said").read_text()
     for file in (folder / "service").rglob("*"):
-        assert not file.is_file() or (
-            first.encode() not in file.read_bytes() and second.encode() not in file.read_bytes()
-        )
+        assert not file.is_file() or not any(name.encode() in file.read_bytes() for name in (first, second))
 
 
 def test_a_model_file_that_is_not_there_is_one_line(tmp_path):
