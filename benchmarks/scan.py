@@ -99,7 +99,7 @@ def main():
             mine, other = measure(size * 10**6, n, kind, binary=binary, peer=True, repeats=3)
             yield [f"{n:,} rows in {size} MB, {kind}", _seconds(mine), _seconds(other), f"{other[1] / mine[1]:.0f}"]
 
-    table(["whole rows and parts against whole rows", "scan", "`bytes.find` each", "ratio of CPU"], against())
+    table(["whole rows at any offset", "scan", "`bytes.find` each", "ratio of CPU"], against())
     kinds = (
         ("random bytes", False),
         ("other float32 rows", False),
