@@ -214,16 +214,6 @@ def test_sparse_rows(core_set, name):
     assert refit(model, rows=explicit.toarray()).state_digest() != model.state_digest()
 
 
-@every_map
-def test_the_type_of_floats_and_the_order_in_memory_do_not_matter(core_set):
-    rows = X.astype(np.float32)
-    digests = {
-        learnt(core_set, "ridge", rows=r).state_digest()
-        for r in (rows, rows.astype(float), np.asfortranarray(X.astype("f4")))
-    }
-    assert len(digests) == 1
-
-
 def test_the_core_rows_are_in_order_of_selection():
     @dataclasses.dataclass(frozen=True)
     class Backwards:

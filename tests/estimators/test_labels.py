@@ -30,6 +30,7 @@ CONTAINERS = {
     "polars": pl.Series,
     "pyarrow": pa.array,
     "pyarrow chunks": lambda v: pa.chunked_array([v[:7], v[7:]]),
+    "pyarrow dictionary": lambda v: pa.array(v).dictionary_encode(),
 }
 
 

@@ -170,23 +170,6 @@ def test_labels_keep_their_type(case):
     verify(fixed)
 
 
-@pytest.mark.parametrize(
-    "labels",
-    [
-        pd.Series(np.array(["a", "b"])[Y]),
-        pd.Series(np.array(["a", "b"])[Y], dtype="category"),
-        pl.Series(np.array(["a", "b"])[Y]),
-        pa.array(np.array(["a", "b"])[Y]),
-        pa.array(np.array(["a", "b"])[Y]).dictionary_encode(),
-        np.array(["a", "b"])[Y].tolist(),
-    ],
-    ids=["pandas", "pandas categories", "polars", "pyarrow", "pyarrow dictionary", "list"],
-)
-def test_a_container_of_labels_changes_nothing(labels):
-    expected = classifier().fit(X, np.array(["a", "b"])[Y])
-    assert classifier().fit(X, labels).state_digest() == expected.state_digest()
-
-
 def test_feature_names_are_kept_and_dropped_with_fit():
     clf = classifier().fit(pd.DataFrame(X, columns=COLUMNS), Y)
     assert clf.feature_names_in_.tolist() == COLUMNS

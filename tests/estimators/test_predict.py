@@ -1,7 +1,6 @@
 """Predicting: shapes, probabilities, and the published weights."""
 
 import numpy as np
-import pandas as pd
 import pytest
 import scipy.sparse as sp
 
@@ -98,22 +97,6 @@ def test_the_weights_are_a_ridge_solution():
     for c in range(4):
         ridge = np.linalg.solve(Z.T @ Z + 2.0 * np.eye(D), Z.T @ np.where(y == c, 1.0, -1.0))
         np.testing.assert_allclose(several.coef_[c], ridge, rtol=1e-3, atol=1e-4)
-
-
-@pytest.mark.parametrize("n_classes", [2, 4])
-def test_any_container_gets_the_same_predictions(n_classes):
-    y = make_classes(n_classes)
-    clf = classifier().fit(X, y)
-    X32 = X.astype(np.float32)
-    expected, expected32 = clf.decision_function(X), clf.decision_function(X32.astype(np.float64))
-    for rows in (sp.csr_array(X), sp.csc_matrix(X), np.asfortranarray(X), X.tolist(), X.astype(object)):
-        np.testing.assert_allclose(clf.decision_function(rows), expected, rtol=1e-13, atol=1e-15)
-        np.testing.assert_array_equal(clf.predict(rows), clf.predict(X))
-    for rows in (X32, sp.csr_array(X32), np.asfortranarray(X32)):
-        np.testing.assert_allclose(clf.decision_function(rows), expected32, rtol=1e-13, atol=1e-15)
-        np.testing.assert_array_equal(clf.predict(rows), clf.predict(X32.astype(np.float64)))
-    named = classifier().fit(pd.DataFrame(X, columns=COLUMNS), y)
-    np.testing.assert_array_equal(named.predict(pd.DataFrame(X, columns=COLUMNS)), clf.predict(X))
 
 
 def test_rows_are_predicted_one_by_one_or_together(monkeypatch):

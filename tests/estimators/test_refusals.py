@@ -416,19 +416,6 @@ def test_sums_that_could_round_are_refused():
     assert clf.n_core_ == 4050
 
 
-def test_an_interrupted_call_changes_nothing():
-    class StoppedError(ErasableError):
-        pass
-
-    def stop(done, total):
-        raise StoppedError(f"{done} of {total}")
-
-    with refused(clf := classifier(), StoppedError):
-        learn(clf, X, Y, progress=stop)
-    with refused(clf := classifier().fit(X, Y), StoppedError):
-        learn(clf, X + 1.0, Y, ids=np.arange(N) + 1000, progress=stop)
-
-
 def test_errors_are_also_the_builtin_ones():
     clf = classifier().fit(X, Y)
     for error, call in (

@@ -231,17 +231,6 @@ def test_an_unfitted_copy_is_unfitted(form):
     assert vars(twin) == vars(classifier(capacity=3.0))
 
 
-def test_pickles_of_equal_models_are_equal():
-    """Nothing about the way that led to a state is in its pickle."""
-    clf = classifier().fit(X, Y, ids=IDS)
-    clf.forget(ids=clf.core_ids_[::2])
-    kept = [int(key[4:]) for key in clf.core_ids_]
-    fresh = classifier().fit(X[kept], Y[kept], ids=IDS[kept])
-    clf.predict(X)
-    assert pickle.dumps(clf) == pickle.dumps(fresh)
-    assert pickle.dumps(pickle.loads(pickle.dumps(clf))) == pickle.dumps(fresh)
-
-
 # -- reprs ---------------------------------------------------------------------------------------------------------
 
 

@@ -185,14 +185,6 @@ def test_the_number_of_rows_seen_is_not_kept():
     assert pickle.dumps(clf) == pickle.dumps(fewer)
 
 
-def test_what_is_stored_does_not_tell_how_much_was_forgotten():
-    clf = fitted()
-    clf.forget(ids=clf.core_ids_[3])
-    kept = [IDS.index(key) for key in clf.core_ids_]
-    fresh = fitted().fit(X[kept], Y[kept], ids=[IDS[i] for i in kept], subjects=[OWNERS[i] for i in kept])
-    assert clf.stored_bytes_ == fresh.stored_bytes_
-
-
 @pytest.mark.parametrize("count", [1, 60])
 def test_a_pickle_holds_no_forgotten_row(count):
     clf = fitted()
