@@ -10,9 +10,9 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from erasable.core import layout
-from erasable.core.grid import Grid, dense_rows, sparse_rows
-from erasable.core.layout import DTYPES, laid_out, position_type, read_rows, row_sizes, row_tensors
+from erasable.core import grid as grid_module
+from erasable.core.grid import Grid, dense_rows, laid_out, position_type, row_sizes, sparse_rows
+from erasable.core.layout import DTYPES, read_rows, row_tensors
 from erasable.errors import StateFormatError
 from tests import oracle
 
@@ -58,7 +58,7 @@ def test_counting_stops_early_and_decides_the_same(problem, block):
     grid, rows = problem
     right = sp.issparse(laid_out(rows, grid))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(layout, "_BLOCK", block)
+        patch.setattr(grid_module, "_BLOCK", block)
         assert sp.issparse(laid_out(rows, grid)) == right
 
 

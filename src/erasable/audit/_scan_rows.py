@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from erasable.core.grid import Grid, read_scaling, to_grid
+from erasable.core.grid import Grid, dense_bytes, position_type, read_scaling, sparse_bytes, to_grid
 from erasable.core.kernels import Points
-from erasable.core.layout import dense_bytes, position_type, sparse_bytes
 from erasable.errors import ConfigurationError, InputError
 
 Bytes = npt.NDArray[np.uint8]

@@ -13,7 +13,8 @@ Three radii, all in grid units, keep ``|g| <= 2**bits - 1`` whatever the roundin
 
 Grid rows come in two forms. *Dense*: an integer array of shape (n, n_columns), the intercept's constant in its last
 column. *Sparse*: a canonical ``csr_array`` of shape (n, n_features) of the same integers, sorted, without zeros, and
-without the constant, which is the same for all rows.
+without the constant, which is the same for all rows. The form in which rows are stored is a
+function of the rows and the grid, so that a state has one form: :func:`laid_out`.
 
 Changes nothing it is given.
 """
@@ -31,7 +32,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from erasable.core.arrays import Array, Booleans, Float64s, Integers, Matrix, added_up, rows_of, summed
+from erasable.core.arrays import Array, Booleans, Float64s, Int64s, Integers, Matrix, added_up, rows_of, summed
 from erasable.errors import ConfigurationError, InputError, InputTypeError
 from erasable.validation import finite_number, positive_number, real_numbers, whole_number
 
@@ -393,3 +394,92 @@ def not_zero(rows: Matrix, grid: Grid) -> Booleans:
     if sp.issparse(rows):
         return np.asarray((np.diff(rows.indptr) > 0) | grid.intercept)
     return np.asarray(rows.any(axis=1))
+
+
+_U8, _U16, _I32 = (np.dtype(kind) for kind in (np.uint8, np.uint16, np.int32))
+_BLOCK = 2**20  # entries counted at once
+
+
+@dataclass(frozen=True)
+class SparseColumns:
+    """Stands for a grid where rows are float64 numbers that are always stored sparse, and have no constant."""
+
+    n_features: int
+    intercept = False
+    constant = 0
+    dtype = np.dtype(np.float64)
+
+    @property
+    def n_columns(self) -> int:
+        """As many as features."""
+        return self.n_features
+
+
+def position_type(grid: Grid) -> np.dtype[Any]:
+    """The narrowest type that holds the number of features: of columns, and of how many entries a row has."""
+    return _U8 if grid.n_features < 2**8 else _U16 if grid.n_features < 2**16 else _I32
+
+
+def sparse_bytes(n_rows: int, n_entries: int, grid: Grid) -> int:
+    """Bytes of rows in the sparse layout: for each row its number of entries, for each entry column and value."""
+    position = position_type(grid).itemsize
+    return n_rows * position + n_entries * (position + grid.dtype.itemsize)
+
+
+def dense_bytes(n_rows: int, grid: Grid) -> int:
+    """Bytes of rows in the dense layout."""
+    return n_rows * grid.n_columns * grid.dtype.itemsize
+
+
+def is_sparse(n_rows: int, n_entries: int, grid: Grid) -> bool:
+    """The rule: rows are sparse where that takes less than half the bytes."""
+    return isinstance(grid, SparseColumns) or 2 * sparse_bytes(n_rows, n_entries, grid) < dense_bytes(n_rows, grid)
+
+
+def count_entries(rows: Matrix, grid: Grid) -> int:
+    """Numbers of grid rows, in either layout, that are not zero; the constant is none of them."""
+    if not isinstance(rows, np.ndarray):
+        return int(rows.nnz)
+    if rows.size <= _BLOCK:
+        return int(np.count_nonzero(rows[:, : grid.n_features]))
+    step = max(1, _BLOCK // grid.n_columns)
+    parts = (rows[low : low + step, : grid.n_features] for low in range(0, len(rows), step))
+    return sum(int(np.count_nonzero(part)) for part in parts)
+
+
+def has_constant(rows: Matrix, grid: Grid) -> bool:
+    """Whether every row has the constant of the grid in its place: a sparse one always does."""
+    return sp.issparse(rows) or bool((rows[:, grid.n_features :] == grid.constant).all())
+
+
+def laid_out(rows: Matrix, grid: Grid) -> Any:
+    """The rows in the layout that they have by the rule.
+
+    A row that is none of the grid's, by its constant, is held as it is, for ``verify`` to see.
+
+    *Law*: a pure function of the rows, in whichever layout they come.
+    """
+    wanted = is_sparse(rows.shape[0], count_entries(rows, grid), grid)
+    if wanted == sp.issparse(rows) or (wanted and not has_constant(rows, grid)):
+        return rows
+    return sparse_rows(rows, grid) if wanted else dense_rows(rows, grid)
+
+
+def row_sizes(rows: Matrix, grid: Grid) -> Int64s:
+    """Bytes of each row in the layout that the rows are in."""
+    if not sp.issparse(rows):
+        return np.full(rows.shape[0], dense_bytes(1, grid))
+    position = position_type(grid).itemsize
+    lengths: Int64s = np.diff(rows.indptr).astype(np.int64)
+    return position + lengths * (position + grid.dtype.itemsize)
+
+
+def csr(values: Integers, columns: Integers, starts: npt.NDArray[np.int64], grid: Grid) -> Any:
+    """Sparse rows from their entries, in canonical form, and where each row begins and the last one ends."""
+    wide = np.int32 if len(values) < 2**31 else np.int64
+    rows = sp.csr_array(
+        (values, columns.astype(wide, copy=False), starts.astype(wide, copy=False)),
+        shape=(len(starts) - 1, grid.n_features),
+    )
+    rows.has_canonical_format = True
+    return rows

@@ -15,7 +15,8 @@ from sklearn.utils import get_tags
 from sklearn.utils.metaestimators import available_if
 
 from erasable.core.arrays import ColumnLike, Float64s, MatrixLike
-from erasable.core.layout import Buffer, SparseColumns, Tensors, canonical_json, read_sealed
+from erasable.core.grid import SparseColumns
+from erasable.core.layout import Buffer, Tensors, canonical_json, read_sealed
 from erasable.core.selector import Decisions, Progress
 from erasable.coresets import CoreSetMap, check_core_set, core_positions
 from erasable.errors import ConfigurationError, ErasableError, StateFormatError, VerificationError

@@ -24,7 +24,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from erasable.core.arrays import Int64s, Matrix, stacked
-from erasable.core.grid import Grid, sparse_rows
+from erasable.core.grid import Grid, laid_out, row_sizes, sparse_rows
 from erasable.core.layout import (
     LONGEST_HEADER,
     Buffer,
@@ -33,13 +33,11 @@ from erasable.core.layout import (
     check_size,
     digest_of,
     guarded,
-    laid_out,
     parse,
     parts,
     read_meta,
     read_rows,
     read_sealed,
-    row_sizes,
     row_tensors,
 )
 from erasable.core.names import Key, key_tensors, kind_of, read_keys, subject_kind

@@ -19,18 +19,8 @@ import numpy as np
 import numpy.typing as npt
 
 from erasable.core.arrays import Matrix
-from erasable.core.layout import (
-    DTYPES,
-    Buffer,
-    Piece,
-    Tensors,
-    check_format,
-    digest_of,
-    guarded,
-    laid_out,
-    parse,
-    parts,
-)
+from erasable.core.grid import laid_out
+from erasable.core.layout import DTYPES, Buffer, Piece, Tensors, check_format, digest_of, guarded, parse, parts
 from erasable.core.names import (
     Key,
     Label,
