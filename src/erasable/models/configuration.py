@@ -79,7 +79,8 @@ class Configuration:
     def __post_init__(self) -> None:
         if not (isinstance(self.selection, Selection) and isinstance(self.head, Head)):
             raise ConfigurationError("a configuration needs a selection and a head.")
-        check_fixed_classes(self.classes)
+        if self.classes is not None:
+            check_fixed_classes(self.classes)
         check_order_key(self.order_key)
         if self.feature_names is not None:
             if self.feature_map is not None:
