@@ -245,8 +245,8 @@ class ErasableEstimator(BaseEstimator):
         blocks : iterable of Table
             Anything with ``X``, ``y``, ``ids`` and ``subjects``, and ``weights`` if rows have any. What can be read
             only once, an iterator or a pipe, has to fit the budget, unless ``order="given"``.
-        allow_no_subject : bool, default=False
-            As in ``fit``.
+        allow_no_subject, engine
+            As in ``fit``; and an engine in place of the parameter ``engine``.
         progress : callable, optional
             Called with the number of rows decided.
         budget_bytes : int, default=256 MiB
@@ -255,25 +255,17 @@ class ErasableEstimator(BaseEstimator):
             Called with the number of rows read in the first pass of a new model, before any is decided.
         ahead : callable, optional
             Called with a model of the rows before and rows that it has not learnt; see ``erasable.models.passes``.
-        engine : None, "local", "torch", "dask" or Engine, optional
-            Where rows are screened, in place of the parameter ``engine``.
         """
-        source = RowSource.of(blocks)
-        budget = whole_number(budget_bytes, "budget_bytes")
+        source, budget = RowSource.of(blocks), whole_number(budget_bytes, "budget_bytes")
         learning, fresh = self, not self.__sklearn_is_fitted__()
-        schema: dict[str, Any] = {}
         if fresh:
-            source = started = StartedSource(source)
-            if started.first is None:
-                raise ConfigurationError("there is nothing to learn: no rows came.")
-            X, y, schema = self._check_learnt(started.first.X, started.first.y, first=True)
-            learning = clone(self)
-            install(learning, schema, _model=self._start(X, y, None, streaming=True))
+            source = StartedSource(source)
+            learning = self._started(source.first)
         learning._model.check_whole()
         learning._check_unchanged(learning._model, None)
-        checking = clone(learning)  # validates as this estimator does, and holds no rows
-        install(checking, {name: vars(learning)[name] for name in SCHEMA if name in vars(learning)})
-        offered = self._offered()
+        schema = {name: value for name, value in vars(learning).items() if name in SCHEMA}
+        offered, checking = self._offered(), clone(learning)  # which validates as this one does, and holds no rows
+        install(checking, schema)
         engine = getattr(self, "engine", None) if engine is None else engine
         with nullcontext() if engine is None else opened_engine(engine) as where:
             report = learn_rows(
@@ -292,6 +284,15 @@ class ErasableEstimator(BaseEstimator):
         if fresh:
             install(self, schema, _model=learning._model)
         return report
+
+    def _started(self, first: Rows | None) -> Self:
+        """Return a copy of this estimator with an empty model for rows like these."""
+        if first is None:
+            raise ConfigurationError("there is nothing to learn: no rows came.")
+        X, y, schema = self._check_learnt(first.X, first.y, first=True)
+        started: Self = clone(self)
+        install(started, schema, _model=self._start(X, y, None, streaming=True))
+        return started
 
     def check_block(self, block: Any) -> tuple[Any, npt.NDArray[Any]]:
         """Return the rows and labels of a block, validated as by ``partial_fit``; workers call it, too."""
@@ -425,9 +426,8 @@ class ErasableEstimator(BaseEstimator):
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False, mode: int = PRIVATE) -> None:
         """Write the state to a file: on return it is durable, and what the file held before is erased.
 
-        The bytes are a pure function of the state: whatever was learnt and forgotten on the way, equal states give
-        equal files, and ``sha256sum`` of the file is ``state_digest()`` (unless the state is so large that it is
-        written as several files).
+        Equal states give equal files, whatever was learnt and forgotten on the way. ``sha256sum`` of the file is
+        ``state_digest()``, unless the state is so large that it is written as several files.
 
         Parameters
         ----------
@@ -437,8 +437,7 @@ class ErasableEstimator(BaseEstimator):
             Replace a file that holds something else than this model was loaded from or saved to. Otherwise that is
             refused: it would bring back rows that were forgotten there.
         mode : int, default=0o600
-            Permissions of a new file, whatever the umask: it holds rows of people. An existing file keeps its own,
-            its owner, group and access list.
+            Permissions of a new file, whatever the umask. An existing file keeps its own, and its owner.
 
         Raises
         ------
@@ -451,15 +450,11 @@ class ErasableEstimator(BaseEstimator):
         ChangedMeanwhileError
             When the file holds something else.
 
-        Warns
-        -----
-        UserWarning
-            When rows came with names of columns and ``feature_names`` was not given, so that the file has no names.
-
         Notes
         -----
         A file is recognised by its inode and the time when it was last written, so one that was copied, or restored
-        from a backup, counts as changed. Where several processes change one file, use ``ModelFile``.
+        from a backup, counts as changed. Where several processes change one file, use ``ModelFile``. A warning says
+        when rows had names of columns that ``feature_names`` does not store.
         """
         files = files_of(self._savable())
         if getattr(self, "feature_names", ()) is None and hasattr(self, "feature_names_in_"):
