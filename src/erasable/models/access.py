@@ -49,7 +49,7 @@ class StoredRow:
     weight : float
         How much the row counts; 1 unless it was learnt with another weight.
     other_subjects : int
-        How many subjects it has beside those that were asked for.
+        How many subjects it has in addition to those in the request.
     values : dict of float
         By the names of the features where the model has them, otherwise by their numbers from 0; of rows that are
         stored sparse, those that are not zero.
@@ -69,7 +69,7 @@ class StoredRow:
         plain = {name: value for name, value in vars(self).items() if name != "cells"}
         plain["id"] = self.id.hex() if isinstance(self.id, bytes) else self.id
         cells = self.cells or {}
-        return {**plain, **({"cells": {name: told.as_json() for name, told in cells.items()}} if cells else {})}
+        return {**plain, **({"cells": {name: cell.as_json() for name, cell in cells.items()}} if cells else {})}
 
     def __repr__(self) -> str:
         return f"<StoredRow of {len(self.values)} values>"
@@ -217,8 +217,8 @@ def decode_cells(schema: Schema, grid: Grid, row: Matrix) -> dict[str, DecodedCe
 
     Notes
     -----
-    *Law*: what is told of a cell contains it. Whole numbers on the grid are half a step away at most; the number that
-    all features were divided by is known, or, for rows that are divided by their norms, follows from their features.
+    *Law*: what is decoded contains the original cell. Whole numbers on the grid are half a step away at most; the
+    number that all features were divided by is known, or follows from the features if rows are divided by their norms.
     """
     stored = np.asarray(row.toarray()[0] if sp.issparse(row) else row[0][: grid.n_features], dtype=np.float64)
     scales = np.asarray(grid.scaling if isinstance(grid.scaling, tuple) else 1.0)

@@ -328,7 +328,7 @@ def check_memory(grid: Grid) -> None:
 
 
 def warn_of_signs(grid: Grid) -> None:
-    """Say so where nothing but the sign of the rows would be left."""
+    """Warn if nothing but the sign of the rows would be left."""
     if grid.n_features == 1 and grid.normalises:
         warnings.warn(
             "there is one feature, and scaling divides each row by its own norm, so only the sign of the feature is "
@@ -426,7 +426,7 @@ def _threshold(given: Arguments, n_samples: int, *, streaming: bool) -> float:
         raise ConfigurationError("kappa names a threshold, and threshold gives one: leave one of them out (None).")
     if given.horizon is None and streaming:
         raise ConfigurationError(
-            "partial_fit needs horizon= (the number of rows you expect) beside kappa=: the threshold must not move "
+            "partial_fit needs horizon= (the number of rows you expect) with kappa=: the threshold must not move "
             "while rows stream in. Or give threshold= instead of both."
         )
     horizon = n_samples if given.horizon is None else given.horizon

@@ -367,7 +367,7 @@ class CoreRows:
         return numbers, labels, weights
 
     def remove(self, leaving: Sequence[Row], gathered: Matrix = None) -> None:
-        """These rows leave, and are overwritten; whoever gathered their numbers before gives them too."""
+        """Remove and overwrite these rows; ``gathered`` are their numbers, if the caller has them."""
         if self._grid is not None:
             self._entries -= self._entries_in(leaving, gathered)
         self._order = None
@@ -473,7 +473,7 @@ class CoreRows:
     # -- layout --------------------------------------------------------------------------------------------------
 
     def _lay_out(self, n: int, more: Iterable[Any] = ()) -> None:
-        """Rows are held in the layout that n of them have by the rule, if these are to come beside those here."""
+        """Change the layout of the rows if the rule says so for n rows, ``more`` among them."""
         wanted = is_sparse(n, self._entries, self._grid)
         if wanted == self._sparse:
             return

@@ -1,7 +1,7 @@
 """A model and its file or files: the state as bytes that last, and a model back from them.
 
 A file holds a state, never code. Where a model needs code that the caller wrote (a kernel function, a function class, a
-feature map, a learner), whoever reads it hands in a function that has that code.
+feature map, a learner), the caller hands in a function that has that code.
 
 A very large state is several files, so that forgetting a row rewrites one small file and the head. Which rows stand in
 which file is a function of the set of rows alone: they are sorted into a binary tree by the SHA-256 of their ids, and a
@@ -324,7 +324,7 @@ def refuse_odd_size(path: str | os.PathLike[str]) -> None:
 
     Raises StateFormatError.
     """
-    with suppress(OSError):  # who reads it is told what is wrong
+    with suppress(OSError):  # reading the file raises the error
         head, facts = head_of(path)
         # A file that has been replaced meanwhile may be half erased: what was read of it says nothing.
         if facts.st_size > _LARGE and os.path.samestat(facts, os.stat(path)):

@@ -43,7 +43,7 @@ def as_key_column(values: Names, name: str) -> Column:
 def as_subject_column(values: Names, name: str = "subjects") -> Column:
     """To whom the rows of a batch belong: a key, None, or a sorted tuple of two or more keys for each row.
 
-    Beside a column as :func:`as_key_column` takes it: a column whose entries are lists, tuples, sets or arrays of keys,
+    Takes what :func:`as_key_column` takes, a column whose entries are lists, tuples, sets or arrays of keys,
     or an array or dataframe of two dimensions, a row of keys for each row.
 
     *Definition*: None, NaN, masked entries, the missing values of pandas, and empty texts and bytes name nobody,
@@ -265,7 +265,7 @@ def same_kind(new: Sequence[Key] | npt.NDArray[np.int64], known: type | None, na
 
 
 def refuse_kind(kind: type, known: type, name: str) -> NoReturn:
-    """The refusal of keys of one type beside those of another. Raises InputTypeError."""
+    """Raise InputTypeError: keys of one type were given to a model whose keys are of another."""
     raise InputTypeError(
         f"this model's {name} are {_PLURAL[_NAMES[known]]}, but {_PLURAL[_NAMES[kind]]} were given, which "
         f"can never match: convert them to {known.__name__} first."
@@ -273,10 +273,10 @@ def refuse_kind(kind: type, known: type, name: str) -> NoReturn:
 
 
 def plain_labels(y: ColumnLike) -> Any:
-    """Labels of one plain type as an array that keeps them apart; anything else as it came, for others to judge.
+    """Labels of one plain type as an array that keeps them apart; anything else unchanged, for the caller to judge.
 
     NumPy would make one label of several: it drops zeros at the end of text, makes floats of nullable integers and
-    text of numbers beside text.
+    text of numbers next to text.
     """
     if np.ma.is_masked(y):
         raise InputError(_MISSING_LABELS)

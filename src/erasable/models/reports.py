@@ -30,7 +30,7 @@ class Guarantee:
         The definition of unlearning that is met, and with what it compares.
     of : {"state", "model"}
         Whether it speaks of all that is stored, as Definition 2.3 does, or of the published model alone, as Definition
-        2.1 does. Where it speaks of the model alone, whoever reads what is stored may find the forgotten rows there.
+        2.1 does. Where it speaks of the model alone, a reader of the stored state may find the forgotten rows there.
     bitwise : bool
         Whether equal means equal bit by bit, as ``erasable.verify`` checks.
     epsilon, delta : float
