@@ -94,24 +94,13 @@ def save_model(
     estimator = _estimator(model)
     if not hasattr(estimator, pyfunc_predict_fn):
         raise ConfigurationError(f"{type(estimator).__name__} has no {pyfunc_predict_fn}: it predicts numbers.")
-    folder = Path(path)
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ConfigurationError(f"{folder} exists already and is not an empty folder: choose another path.")
-    file = folder / _FOLDER / _FILE
-    file.parent.mkdir(parents=True)
-    estimator.save(file)
-    file.with_name(f".{_FILE}.lock").unlink(missing_ok=True)  # nobody else knows of the folder yet
-
+    folder = _written(estimator, path)
     described = mlflow.models.Model() if mlflow_model is None else mlflow_model
     described.signature = signature_of(estimator) if signature is None else signature
     if metadata is not None:
         described.metadata = metadata
     if input_example is not None:
-        from mlflow.models.utils import _Example
-
-        example = _Example(input_example)
-        example.save(str(folder))
-        described.saved_input_example_info = dict(example.info)
+        described.saved_input_example_info = _saved_example(input_example, folder)
     data = f"{_FOLDER}/{_FILE}"
     pyfunc.add_to_model(described, loader_module=__name__, data=data)
     described.add_flavor(FLAVOR_NAME, erasable_version=version("erasable"), data=data, method=pyfunc_predict_fn)
@@ -299,6 +288,27 @@ def _estimator(model: object) -> ErasableEstimator:
     if not isinstance(found, ErasableEstimator):
         raise InputTypeError(f"erasable.mlflow needs one of erasable's models, fitted; got {type(model).__name__}.")
     return found
+
+
+def _written(estimator: ErasableEstimator, path: str | os.PathLike[str]) -> Path:
+    """Write the model file into a new folder, and return the folder."""
+    folder = Path(path)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ConfigurationError(f"{folder} exists already and is not an empty folder: choose another path.")
+    file = folder / _FOLDER / _FILE
+    file.parent.mkdir(parents=True)
+    estimator.save(file)
+    file.with_name(f".{_FILE}.lock").unlink(missing_ok=True)  # nobody else knows of the folder yet
+    return folder
+
+
+def _saved_example(example: object, folder: Path) -> dict[str, Any]:
+    """Write an input example next to the model, and return what MLmodel says of it."""
+    from mlflow.models.utils import _Example
+
+    saved = _Example(example)
+    saved.save(str(folder))
+    return dict(saved.info)
 
 
 def _ids_in(path: str | os.PathLike[str]) -> tuple[set[Any], str]:
