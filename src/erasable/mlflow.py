@@ -68,14 +68,11 @@ def save_model(
         The method that ``mlflow.pyfunc`` calls.
     signature : ModelSignature, optional
         By default made from the model: the columns of its schema, its feature names, or a tensor of its width.
-    input_example : optional
-        Refused unless ``allow_input_example``: it is stored next to the model, where no forgetting reaches it.
-    allow_input_example : bool, default=False
-        Declare that the example is nobody's row.
-    metadata, mlflow_model
-        As in other flavors.
-    pip_requirements : list of str, optional
-        By default this version of erasable.
+    input_example, allow_input_example : optional
+        An example is stored next to the model, where no forgetting reaches it. It is refused unless
+        ``allow_input_example=True`` declares that it is nobody's row.
+    metadata, mlflow_model, pip_requirements
+        As in other flavors; by default this version of erasable is required.
 
     Raises
     ------
