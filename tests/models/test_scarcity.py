@@ -10,7 +10,7 @@ import pytest
 from erasable import CoreSetUnlearner, ErasableClassifier, ErasableKernelClassifier
 from erasable.coresets import RandomSubsample
 from erasable.errors import WeakModelWarning
-from erasable.models.label_warnings import label_counts, warn_of_thin_classes
+from erasable.models.reports import label_counts, warn_of_thin_classes
 from erasable.tables import Table
 
 RNG = np.random.default_rng(5)

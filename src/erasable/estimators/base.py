@@ -31,10 +31,17 @@ from erasable.estimators.validated import SCHEMA, check_rows
 from erasable.models.access import StoredRows, rows_of
 from erasable.models.files import Fetch, FileMark, checksum_at, files_of, mark_of, shards_of, write
 from erasable.models.inputs import array_of
-from erasable.models.label_warnings import LabelRuns, OfferedLabels, OfferedTargets
 from erasable.models.model import Model
 from erasable.models.passes import BUDGET_BYTES, Ahead, copy_without, learn_rows
-from erasable.models.reports import ForgetReport, Guarantee, LearnReport, warn_of_emptied_classes
+from erasable.models.reports import (
+    ForgetReport,
+    Guarantee,
+    LabelRuns,
+    LearnReport,
+    OfferedLabels,
+    OfferedTargets,
+    warn_of_emptied_classes,
+)
 from erasable.models.row_source import ArraySource, Rows, RowSource, StartedSource
 from erasable.models.state import KINDS, State
 from erasable.store import PRIVATE, locked

@@ -45,9 +45,8 @@ from erasable.models.inputs import (
     refuse_known,
     spelt_names,
 )
-from erasable.models.label_warnings import LabelRuns
 from erasable.models.model import Model
-from erasable.models.reports import LearnReport, Round
+from erasable.models.reports import LabelRuns, LearnReport, Round
 from erasable.models.row_source import RowBuffer, Rows, RowSource
 from erasable.models.selections import Independent
 from erasable.schemas import EncodedTable, EncodingReport

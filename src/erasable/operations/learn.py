@@ -25,9 +25,8 @@ from erasable.estimators import ErasableClassifier, ErasableKernelClassifier, Er
 from erasable.estimators.base import ErasableEstimator
 from erasable.estimators.files import estimator_of
 from erasable.models.files import read_model
-from erasable.models.label_warnings import NUMERIC_REMEDY, ONE_CLASS, REMEDY
 from erasable.models.model import Model
-from erasable.models.reports import LearnReport
+from erasable.models.reports import NUMERIC_REMEDY, ONE_CLASS, REMEDY, LearnReport
 from erasable.models.row_source import Rows
 from erasable.models.selections import KernelDisagreement
 from erasable.operations.model_file import LearnOptions, ModelFile, stored_bytes
