@@ -80,6 +80,21 @@ def test_it_says_what_was_done_and_that_it_holds(home):
     assert "No audit by attack" in page
 
 
+def test_it_names_the_selection_and_the_attack_that_follows_from_it(home):
+    found, page = made(home)
+    assert (found.selection, found.independent) == ("leverage", False)
+    assert "<li><b>Selection.</b>" in page
+    X = np.random.default_rng(0).normal(size=(60, 3))
+    shares = {"a": 0.25, "b": 0.75}
+    clf = ErasableClassifier(selection="independent", rate=0.5, balance=0.5, class_shares=shares)
+    clf.fit(X, np.where(X[:, 0] > 0, "a", "b")).save("canary.erasable", overwrite=True)
+    found, page = made(home, "other")
+    assert (found.selection, found.independent) == ("independent, rate 0.5, balance 0.5", True)
+    assert "<td>independent, rate 0.5, balance 0.5</td>" in page
+    assert "equal to learning all surviving rows" in page
+    assert "<li><b>Selection.</b>" not in page  # no row's place depends on another row
+
+
 def test_the_same_pack_twice_is_the_same_page(home):
     assert made(home, "one")[1] == made(home, "two")[1]
 

@@ -24,6 +24,7 @@ from erasable.errors import (
     VerificationError,
 )
 from erasable.models.files import read_model
+from erasable.models.selections import Independent
 from erasable.operations.inspect import inspect
 from erasable.operations.verify import code_in
 from erasable.pages import render
@@ -85,6 +86,10 @@ class Evidence:
     made_at, erasable_version
     kind, core_rows, features, classes, bytes, digest, guarantee
         Of the model. ``classes`` is 0 for a regression.
+    selection : str
+        How rows were chosen: the name of the selection; of independent selection its rate and balance, too.
+    independent : bool
+        Whether each row was chosen by itself, so that which rows are stored tells nothing about others.
     verified : bool
         Whether learning the stored rows from nothing gives the stored state.
     sums, weights : int
@@ -112,6 +117,8 @@ class Evidence:
     bytes: int
     digest: str
     guarantee: str
+    selection: str
+    independent: bool
     verified: bool
     sums: int
     weights: int
@@ -234,11 +241,20 @@ def _checked_model(path: str | os.PathLike[str], like: object, progress: Callabl
         made_at=datetime.now(UTC),
         erasable_version=version("erasable"),
         guarantee=" ".join(str(model.guarantee).split()),
+        selection=_selection_text(model.selection),
+        independent=model.selection.independent,
         verified=verified,
         sums=sums,
         weights=weights,
         **about_model,
     )
+
+
+def _selection_text(selection: Any) -> str:
+    """Return the name of a selection and, where it is independent, the public numbers that the caller chose."""
+    if not isinstance(selection, Independent):
+        return str(selection.NAME)
+    return f"{selection.NAME}, rate {selection.rate:g}, balance {selection.balance:g}"
 
 
 def _texts(path: Path) -> list[str]:
