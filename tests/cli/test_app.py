@@ -23,7 +23,7 @@ GROUPS = {"receipt": ("verify",), "keys": ("new",), "mlflow": ("stale",), "token
 LEAVES = [[name, *rest] for name in COMMANDS for rest in ([[c] for c in GROUPS.get(name, ())] or [[]])]
 HEAVY = ("numpy", "scipy", "sklearn", "matplotlib", "pyarrow", "cryptography")
 PANELS = {
-    "Model": ["learn", "forget", "verify", "predict", "inspect", "export", "replay", "schema"],
+    "Model": ["learn", "forget", "verify", "predict", "inspect", "export", "replay", "schema", "moments"],
     "Proof": ["receipt", "keys", "scan", "audit", "evidence", "mlflow"],
     "Service": ["serve", "token", "purge"],
     "Research": ["plan", "reproduce", "demo"],

@@ -82,6 +82,7 @@ COMMANDS = {
     "export": Entry("erasable.cli.export", "Model", "Write the weights for other programs, stamped with the digest."),
     "replay": Entry("erasable.cli.replay", "Model", "After a restore, repeat the erasures since the backup."),
     "schema": Entry("erasable.cli.schema", "Model", "Draft a public schema for a raw table, or check one."),
+    "moments": Entry("erasable.cli.moments", "Model", "Compute second moments of a public table, for selection."),
     "receipt": Entry("erasable.cli.receipt", "Proof", "Check receipts of forgetting."),
     "keys": Entry("erasable.cli.keys", "Proof", "Make keys that sign receipts."),
     "scan": Entry("erasable.cli.scan", "Proof", "Look for remains of rows in every file of a folder."),
