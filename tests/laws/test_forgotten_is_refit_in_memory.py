@@ -44,6 +44,7 @@ OWNERS = np.array([f"owner {i * i % 11}" for i in range(N)])
 SHARED = np.empty(N, dtype=object)
 SHARED[:] = [[f"owner {i * i % 11}", f"kin {i % 7}", f"kin {i % 5}"][: i % 4] for i in range(N)]
 WEIGHTS = np.where(np.arange(N) < 110, 1.0, np.arange(N) % 5 / 2 + 0.5)
+MOMENTS = [0.5, 0.25, 0.25, 0.125]
 
 ERASABLE = {
     "linear": ErasableClassifier(threshold=0.01),
@@ -54,6 +55,12 @@ ERASABLE = {
     "logistic": ErasableClassifier(threshold=0.01, loss="logistic", class_weight="balanced"),
     "weighted rows, logistic": ErasableClassifier(threshold=0.01, loss="logistic", alpha=0.1),
     "a sample": ErasableClassifier(threshold=math.inf, sample_rate=0.8, class_weight={"a": 2.0}),
+    "independent": ErasableClassifier(selection="independent", rate=0.6, moments=MOMENTS),
+    "shared rows, independent": ErasableClassifier(selection="independent", rate=0.8, moments=np.diag(MOMENTS)),
+    "weighted rows, independent": ErasableClassifier(
+        selection="independent", rate=0.8, loss="logistic", balance=0.5, class_shares={"a": 0.5, "b": 0.25, "c": 0.25}
+    ),
+    "independent regression": ErasableRegressor((-5.0, 5.0), selection="independent", rate=0.7),
     "regression": ErasableRegressor((-5.0, 5.0), threshold=0.01),
     "weighted rows, regression": ErasableRegressor([(-5.0, 5.0), (-4.0, 9.0)], threshold=0.01),
     "mapped": ErasableClassifier(feature_map=RandomFourierFeatures(20), threshold=0.01),
@@ -79,15 +86,19 @@ ALL = [*ERASABLE, *OTHERS]
 containers = pytest.mark.parametrize("container", [np.array, sp.csr_array, sp.csc_matrix])
 
 
-def taken(name: str, at: Any, container: Any, model: Any = None) -> Any:
-    """A model of this name, new unless one is given, that learns the rows at these positions and nothing else."""
+def taken(name: str, at: Any, container: Any, model: Any = None, *, more: bool = False) -> Any:
+    """A model of this name, new unless one is given, that learns the rows at these positions and nothing else.
+
+    With ``more`` it keeps what it has learnt before.
+    """
     model = clone((ERASABLE | OTHERS)[name]) if model is None else model
     weights = {"sample_weight": WEIGHTS[at]} if name.startswith("weighted") else {}
-    y = {"regression": TARGETS[:, 0], "weighted rows, regression": TARGETS}.get(name, LABELS)
+    y = TARGETS if name == "weighted rows, regression" else TARGETS[:, 0] if "regression" in name else LABELS
     owners = {"subjects": OWNERS[at]}
     if name.startswith("shared"):
         owners = {"subjects": SHARED[at], "allow_no_subject": True}
-    return model.fit(container(X[at]), y[at], ids=IDS[at], **owners, **weights)
+    learn = model.partial_fit if more else model.fit
+    return learn(container(X[at]), y[at], ids=IDS[at], **owners, **weights)
 
 
 def positions(model: Any) -> list[int]:
@@ -159,6 +170,31 @@ def test_rows_tables_and_pickles_are_those_of_a_refit(name, container, share, lo
     if kept is not None:
         again.state_digest()
         np.testing.assert_array_equal(np.tril(kept), np.tril(again._model.cache["matrix"]))
+    assert model.state_digest() == again.state_digest()
+    assert held(model._model) == held(again._model)
+    assert pickle.dumps(model) == pickle.dumps(again)
+
+
+@pytest.mark.parametrize("name", [name for name in ERASABLE if "independent" in name])
+@containers
+@shares
+@pytest.mark.parametrize("seed", range(2))
+def test_batches_in_any_order_with_requests_between_leave_one_fit_of_all_survivors(name, container, share, seed):
+    """Of all rows that nobody has asked to forget, also those that were never stored, in another order."""
+    rng = np.random.default_rng(seed)
+    requests = leaving(share)
+    gone = np.unique(np.concatenate(requests))
+    last = np.setdiff1d(np.arange(N), gone)[1::2]  # learnt after all requests
+    first = rng.permutation(np.setdiff1d(np.arange(N), last))
+    model = None
+    for part in np.array_split(first, 4):
+        model = taken(name, part, container, model, more=True)
+        model.state_digest()
+    for request in requests:
+        model.forget(ids=IDS[request])
+    for part in np.array_split(rng.permutation(last), 2):
+        taken(name, part, container, model, more=True)
+    again = taken(name, rng.permutation(np.setdiff1d(np.arange(N), gone)), container)
     assert model.state_digest() == again.state_digest()
     assert held(model._model) == held(again._model)
     assert pickle.dumps(model) == pickle.dumps(again)

@@ -347,6 +347,7 @@ class CoreRows:
             self._start_tables()
             self.place.put({row.id: row for row in ordered})
             self._enter(self.ids(), self.subjects(), self.labels(), self.weights())
+        self._order = None  # as after any other change
 
     def find(self, keys: Sequence[Key]) -> list[Row]:
         """The rows of these ids, all of which are here, in that order."""
