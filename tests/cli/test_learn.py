@@ -240,6 +240,18 @@ def test_places_that_cannot_be_read_or_written(capsys, folder):
         no(["learn", data, "--label", "churned", "-o", ".", "--threshold", "0.1"], 5, "folder")
 
 
+def test_learning_reports_the_share_next_to_the_rate(capsys, folder):
+    data = put(table())
+    options = [*LEARN, "--selection", "independent", "--rate", "0.5"]
+    assert run(["learn", data, *options]) == 0
+    share = f"{100 * load(MODEL).n_core_ / N:.3g}% of these rows are stored, for a rate of 0.5. "
+    assert f"\n{share}Chance explains the difference.\n" in capsys.readouterr().out
+    assert run(["learn", data, *options, "--skip-known", "--json"]) == 0  # stored rows still count
+    found = said(capsys)
+    assert (found["rate"], found["share"]) == (0.5, load(MODEL).n_core_ / N)
+    assert found["share_text"].startswith(share)
+
+
 def test_learn_as_json(capsys, folder):
     data = put(table())
     assert run(["learn", data, *LEARN, "--json"]) == 0

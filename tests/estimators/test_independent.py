@@ -172,3 +172,37 @@ def test_an_export_takes_the_balance_back_or_is_refused(tmp_path):
     np.testing.assert_allclose(found[1], model.predict_proba(X), atol=1e-9)
     with pytest.raises(InputTypeError, match="with balance can be exported if"):
         export(clone(KINDS["half balanced"]).fit(X, Y), tmp_path / "n.onnx")
+
+
+def test_a_report_says_the_share_next_to_the_rate():
+    report = classifier().learn(X, Y, ids=IDS)
+    assert (report.rate, report.share) == (0.3, report.core_rows_added / N)
+    assert report.share_text == f"{100 * report.share:.3g}% of these rows are stored, for a rate of 0.3. " + (
+        "Chance explains the difference."
+    )
+    assert classifier(rate=1.0).learn(X, Y).share_text == "100% of these rows are stored, for a rate of 1."
+    other = ErasableClassifier().learn(X, Y)
+    assert (other.rate, other.share_text) == (None, None)
+    assert other.share == other.core_rows_added / N
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"moments": np.full(D, 2.0)}, "because moments are rounded or not those of these rows, and no row's chance"),
+        ({"balance": 1.0, "class_shares": {"rare": 0.875, "usual": 0.125}}, "because the class shares are not those"),
+        ({}, "because of these ids: whoever knows the key can choose"),
+    ],
+)
+def test_a_report_says_why_the_share_is_not_the_rate(options, reason):
+    kept = classifier().fit(X, Y, ids=IDS).core_ids_
+    chosen = np.isin(IDS, kept) if not options else np.ones(N, dtype=bool)
+    for model in (classifier(**options), classifier(engine="local", **options)):
+        text = model.learn(X[chosen], Y[chosen], ids=IDS[chosen]).share_text
+        assert f" They differ {reason}" in text
+
+
+def test_rows_without_weight_do_not_count_towards_the_share():
+    weights = np.where(np.arange(N) < 100, 1.0, 0.0)
+    report = classifier().learn(X, Y, ids=IDS, sample_weight=weights)
+    assert report.share == report.core_rows_added / 100

@@ -443,6 +443,8 @@ def _show(out: Path, done: TableLearnt, test: Path | None, *, rounds: bool, as_j
         counts = "rows", "core_rows_added", "core_rows", "rows_known", "rows_replaced", "rows_suppressed"
         result: dict[str, Any] = {"model": str(out), **{name: getattr(report, name) for name in counts}}
         result["bytes"] = done.bytes
+        if report.rate is not None:
+            result |= {name: getattr(report, name) for name in ("rate", "share", "share_text")}
         for name, scores in (("score", done.score), ("test", done.test)):
             result[name] = None if scores is None else scores.as_json()
         if done.encoding is not None:
@@ -454,6 +456,8 @@ def _show(out: Path, done: TableLearnt, test: Path | None, *, rounds: bool, as_j
     share = f" ({report.core_rows_added / report.rows:.1%})" if report.rows else ""
     rest = ", the others left no trace" if report.core_rows_added < report.rows else ""
     say(f"{counted(report.rows, 'row')} learnt; {report.core_rows_added:,}{share} became core rows{rest}.")
+    if report.share_text is not None:
+        say(report.share_text)
     for k, one in enumerate(report.rounds if rounds else (), 1):
         say(
             f"Round {k}: {one.rows:,} rows screened in {one.screening_seconds:.1f} s, {one.survivors:,} survived, "

@@ -195,7 +195,8 @@ class Model:
             self.core.sort(self.order_key)
         self.cache = chosen.trained
         self.version_token = object()
-        return LearnReport(n, len(chosen.ids), len(self.core), chosen.decisions, n - len(rows.labels))
+        counts = n, len(chosen.ids), len(self.core), chosen.decisions, n - len(rows.labels)
+        return LearnReport(*counts, **self.selection.rate_facts())
 
     def _checked(
         self,

@@ -408,7 +408,8 @@ def learn_rows(
     decisions = sum((part.decisions for part in parts), Decisions())
     decisions.screened += run.n_rows - run.weightless - sum(part.rows for part in parts)
     added = sum(part.core_rows_added for part in parts)
-    return LearnReport(run.n_rows, added, len(model.core), decisions, run.weightless, rounds=tuple(run.rounds))
+    counts = run.n_rows, added, len(model.core), decisions, run.weightless
+    return LearnReport(*counts, rounds=tuple(run.rounds), **model.selection.rate_facts())
 
 
 def _added(model: Model, before: set[Key]) -> list[Key]:

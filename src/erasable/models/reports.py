@@ -6,6 +6,7 @@ targets within a few steps of their grid.
 
 from __future__ import annotations
 
+import math
 import warnings
 import weakref
 from collections import Counter
@@ -152,6 +153,10 @@ class LearnReport:
         Further rows that were passed over, because their subject must not be learnt.
     rounds : tuple of Round
         Of rows that came in blocks, or were screened by an engine: what each round did, and how long it took.
+    rate : float or None
+        For independent selection: the share of rows that should be stored; see ``share`` and ``share_text``.
+    rate_reasons : tuple of str
+        What may keep ``share`` away from ``rate`` under this configuration, apart from chance.
     """
 
     rows: int
@@ -163,6 +168,31 @@ class LearnReport:
     rows_replaced: int = 0
     rows_suppressed: int = 0
     rounds: tuple[Round, ...] = field(default=(), compare=False)
+    rate: float | None = None
+    rate_reasons: tuple[str, ...] = ()
+
+    @property
+    def share(self) -> float | None:
+        """The share of the rows offered that is stored now; None if no row with a weight was offered."""
+        offered = self.rows + self.rows_known - self.rows_without_weight
+        return (self.core_rows_added + self.rows_known) / offered if offered else None
+
+    @property
+    def share_text(self) -> str | None:
+        """The share next to the rate, and why they differ; None unless selection is independent.
+
+        A difference is put down to chance within four standard deviations of the share of as many random ids.
+        """
+        if self.rate is None or self.share is None:
+            return None
+        offered = self.rows + self.rows_known - self.rows_without_weight
+        chance = 4.0 * math.sqrt(self.rate * (1.0 - self.rate) / offered)
+        text = f"{100 * self.share:.3g}% of these rows are stored, for a rate of {self.rate:.6g}."
+        if self.share == self.rate:
+            return text
+        if abs(self.share - self.rate) <= chance:
+            return f"{text} Chance explains the difference."
+        return f"{text} They differ because {', and because '.join(self.rate_reasons)}."
 
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True)

@@ -114,6 +114,10 @@ class Selection(ABC):
         """How much more often rows of each class are kept, by public constants; None if labels do not count."""
         return None
 
+    def rate_facts(self) -> dict[str, Any]:
+        """What a ``LearnReport`` says of the share of rows to be stored; nothing if no share was chosen."""
+        return {}
+
     # -- verifying and files ---------------------------------------------------------------------------------------
 
     @abstractmethod

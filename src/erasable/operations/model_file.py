@@ -325,7 +325,7 @@ class ModelFile:
             except ConfigurationError:
                 if model is None or offered is None or not offered.nothing_new:
                     raise
-                report = LearnReport(0, 0, len(model.core), Decisions())
+                report = LearnReport(0, 0, len(model.core), Decisions(), **model.selection.rate_facts())
                 writer.make_durable()
             else:
                 self._cache.write(writer, estimator.model_.snapshot(), options.mode, announce=self.announce)

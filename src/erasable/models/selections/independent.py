@@ -137,6 +137,17 @@ class Independent(GridSelection):
                 progress(min(n, low + step), n)
         return mask, total
 
+    def rate_facts(self) -> dict[str, Any]:
+        """See :class:`Selection`."""
+        reasons = []
+        if self.looks_at_rows:
+            reasons.append("moments are rounded or not those of these rows, and no row's chance exceeds 1 (clipping)")
+        if self.balance:
+            reasons.append("the class shares are not those of these rows")
+        if not reasons:
+            reasons.append("of these ids: whoever knows the key can choose ids that are kept")
+        return {"rate": self.rate, "rate_reasons": tuple(reasons)}
+
     @property
     def slope(self) -> float:
         """The chance of being kept, divided by rarity and tilt."""
