@@ -1,6 +1,7 @@
 """Learning: what fit and partial_fit take, keep and let go."""
 
 import warnings
+from copy import deepcopy
 
 import numpy as np
 import pandas as pd
@@ -8,12 +9,19 @@ import polars as pl
 import pyarrow as pa
 import pytest
 import scipy.sparse as sp
+from sklearn.base import clone
 
-from erasable import ErasableClassifier, ErasableGeneralClassifier, verify
+from erasable import (
+    ErasableClassifier,
+    ErasableGeneralClassifier,
+    ErasableKernelClassifier,
+    ErasableRegressor,
+    verify,
+)
 from erasable.classes import LinearBall
-from erasable.errors import InputError
+from erasable.errors import EmptiedClassWarning, ErasableError, InputError
 from erasable.estimators import validated
-from tests.estimators.cases import N, classifier, make_classes, make_rows
+from tests.estimators.cases import N, classifier, make_classes, make_rows, refused
 
 X, Y = make_rows()
 X32 = X.astype(np.float32)
@@ -257,3 +265,63 @@ def test_of_many_rows_several_threads_look_whether_all_are_finite(monkeypatch):
         wrong[7, 1] = value
         with pytest.raises(InputError, match=message):
             classifier().fit(wrong, Y)
+
+
+CORRECTED = {
+    "leverage": classifier(),
+    "leverage, engine": classifier(engine="local"),
+    "logistic, in the given order": classifier(loss="logistic", order="given"),
+    "regression": ErasableRegressor((-9.0, 9.0), threshold=0.05),
+    "kernel": ErasableKernelClassifier(threshold=0.3),
+    "general": ErasableGeneralClassifier(LinearBall()),
+    "independent": ErasableClassifier(selection="independent", rate=0.5),
+    "independent, engine": ErasableClassifier(selection="independent", rate=0.5, engine="local"),
+}
+
+
+@pytest.mark.parametrize("kind", CORRECTED)
+def test_correcting_rows_is_forgetting_and_learning_them(kind):
+    start, n = clone(CORRECTED[kind]), 60
+    names = np.array([f"row {i}" for i in range(n)])
+    start.partial_fit(X[:n], Y[:n], ids=names)
+    sent = np.arange(0, n, 2)  # some of them were never stored
+    other, labels = X[n : n + len(sent)], Y[n : n + len(sent)]
+    judge = deepcopy(start)
+    gone = judge.forget(ids=names[sent]).core_rows_removed
+    judge.partial_fit(other, labels, ids=names[sent])
+    report = deepcopy(start).learn(other, labels, ids=names[sent], streaming=True, replace=True)
+    assert start.partial_fit(pd.DataFrame(other), labels, ids=pd.Series(names[sent]), replace=True) is start
+    assert start.state_digest() == judge.state_digest()
+    assert 0 < report.rows_replaced == gone
+    verify(start)
+
+
+@pytest.mark.parametrize(
+    ("selection", "nameless"),
+    [("leverage", "replace=True knows rows by their ids"), ("independent", "partial_fit needs ids")],
+)
+def test_a_refused_correction_changes_nothing(selection, nameless):
+    clf = ErasableClassifier(selection=selection).partial_fit(X, Y, ids=np.arange(N))
+    stored = clf.core_ids_[:3]
+    bad = X[:3].copy()
+    bad[2, 0] = np.nan
+    with refused(clf, InputError, nameless):
+        clf.partial_fit(X[:3], Y[:3], replace=True)
+    with refused(clf, ErasableError):
+        clf.partial_fit(bad, Y[:3], ids=stored, replace=True)
+    with refused(clf, InputError, "distinct"):
+        clf.partial_fit(X[:3], Y[:3], ids=stored[[0, 1, 0]], replace=True)
+    with refused(clf, ErasableError, "ids are integers"):
+        clf.partial_fit(X[:3], Y[:3], ids=["a", "b", "c"], replace=True)
+    with refused(clf, ErasableError, "labels"):
+        clf.partial_fit(X[:3], np.array(["a", "b", "c"]), ids=stored, replace=True)
+    with refused(clf, InputError, "rounds to zero"):
+        clf.partial_fit(X[:3], Y[:3], ids=stored, sample_weight=[0.0] * 3, replace=True)
+
+
+def test_a_correction_that_empties_a_class_warns():
+    clf = classifier().fit(X[:40], np.arange(40) == 0, ids=np.arange(40))
+    assert 0 in clf.core_ids_
+    with pytest.warns(EmptiedClassWarning, match="last stored row of a class") as caught:
+        clf.partial_fit(X[:1], [False], ids=[0], replace=True)
+    assert caught[0].filename == __file__

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from itertools import pairwise
 
@@ -10,10 +11,12 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.base import clone
 
+from erasable import ErasableClassifier
 from erasable.core.grid import Grid
 from erasable.core.independent import Rarity
-from erasable.errors import ConfigurationError, VerificationError
+from erasable.errors import ConfigurationError, EmptiedClassWarning, VerificationError
 from erasable.models.configuration import Configuration
 from erasable.models.heads import Logistic, Regression, Squared
 from erasable.models.model import Model
@@ -104,6 +107,27 @@ def test_other_rows_never_change_whether_a_row_is_kept(c, S, T):
     kept = [set(learnt(c, sorted(rows)).core.ids()) for rows in (S, T)]
     both = {IDS[i] for i in S & T}
     assert kept[0] & both == kept[1] & both
+
+
+@given(st.sampled_from([0.0, 1.0]), st.sampled_from(sorted(RARITIES)), subsets, subsets, st.integers(0, 9))
+def test_correcting_rows_is_learning_the_new_ones_in_place_of_the_old(balance, rarity, S, T, seed):
+    """Through the estimator; also rows that were never stored, or never learnt, are corrected."""
+    moments = {"uniform": None, "columns": np.array([0.25, 0.125, 0.5]), "matrix": np.eye(D) / 4}[rarity]
+    shares = {"no": 0.75, "yes": 0.25} if balance else None
+    options = {"rate": 0.4, "moments": moments, "balance": balance, "class_shares": shares, "random_state": seed}
+    model = ErasableClassifier(selection="independent", **options)
+    X2, Y2, names = X[::-1].copy(), Y[::-1].copy(), np.array(IDS)
+    old, new, kept = sorted(S), sorted(T), sorted(S - T)
+    fresh = clone(model).partial_fit(
+        np.concatenate([X[kept], X2[new]]), np.concatenate([Y[kept], Y2[new]]), ids=names[[*kept, *new]]
+    )
+    model.partial_fit(X[old], Y[old], ids=names[old])
+    stored = len(set(model.core_ids_) & set(names[new]))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", EmptiedClassWarning)
+        report = model.learn(X2[new], Y2[new], ids=names[new], streaming=True, replace=True)
+    assert model.state_digest() == fresh.state_digest()
+    assert report.rows_replaced == stored
 
 
 @given(configurations, st.sets(st.integers(0, 6)))

@@ -135,6 +135,7 @@ class ErasableEstimator(BaseEstimator):
         classes: object = None,
         *,
         allow_no_subject: bool = False,
+        replace: bool = False,
     ) -> Self:
         """Learn more rows after those learnt before.
 
@@ -145,12 +146,15 @@ class ErasableEstimator(BaseEstimator):
             *core* rows, because a count of all rows ever seen would be a trace of them.
         classes : array-like, optional
             At the first call: all classes, fixed from then on.
+        replace : bool, default=False
+            As in ``ErasableClassifier.partial_fit``.
 
         Returns
         -------
         self
         """
-        self._learn(Rows(X, y, ids, subjects), classes=classes, streaming=True, allow_no_subject=allow_no_subject)
+        rows = Rows(X, y, ids, subjects)
+        self._learn(rows, classes=classes, streaming=True, allow_no_subject=allow_no_subject, replacing=replace)
         return self
 
     @_if_streaming
@@ -165,13 +169,14 @@ class ErasableEstimator(BaseEstimator):
         sample_weight: ColumnLike = None,
         streaming: bool = False,
         allow_no_subject: bool = False,
+        replace: bool = False,
         progress: Progress | None = None,
     ) -> LearnReport:
         """Learn rows after those learnt before, and return a report instead of the model.
 
         Parameters
         ----------
-        X, y, ids, subjects, classes, allow_no_subject
+        X, y, ids, subjects, classes, allow_no_subject, replace
             As in ``partial_fit``.
         sample_weight : array of shape (n_samples,), optional
             How much each row counts, for linear models; see ``ErasableClassifier.fit``.
@@ -181,7 +186,7 @@ class ErasableEstimator(BaseEstimator):
             Called with (rows done, rows in all) after every block.
         """
         rows = Rows(X, y, ids, subjects, sample_weight)
-        options = {"streaming": streaming, "allow_no_subject": allow_no_subject}
+        options = {"streaming": streaming, "allow_no_subject": allow_no_subject, "replacing": replace}
         return self._learn(rows, classes=classes, progress=progress, **options)
 
     def _learn(
@@ -192,6 +197,7 @@ class ErasableEstimator(BaseEstimator):
         fresh: bool = False,
         streaming: bool = False,
         allow_no_subject: bool = False,
+        replacing: bool = False,
         progress: Progress | None = None,
         **sizes: int | None,
     ) -> LearnReport:
@@ -209,17 +215,20 @@ class ErasableEstimator(BaseEstimator):
                 "partial_fit needs ids with independent selection: the hash of a row's id says whether it is kept. "
                 "Give ids=."
             )
+        replaced, classes_before = self._stored(model, given.ids) if replacing else [], model.classes
         if model.selection.one_by_one and model.classifies and model.order_key is None:
             LabelRuns().add(y).warn(stacklevel=3)  # the caller of fit
-        if getattr(self, "engine", None) is None:
+        engine = getattr(self, "engine", None)
+        if not fresh and (replaced or engine is not None):
+            model = copy_without(model, replaced)  # a refused call leaves the original whole
+        if engine is None:
             options: dict[str, Any] = {"sample_weight": given.weights, "allow_no_subject": allow_no_subject, **sizes}
             report = model.learn(X, y, given.ids, given.subjects, progress=progress, **options)
         else:
-            with opened_engine(self.engine) as engine:
-                model = model if fresh else copy_without(model, [])  # a refused call leaves the original whole
-                source = ArraySource(model, replace(given, X=X, y=y), engine, allow_no_subject=allow_no_subject)
+            with opened_engine(engine) as where:
+                source = ArraySource(model, replace(given, X=X, y=y), where, allow_no_subject=allow_no_subject)
                 watch = None if progress is None else (lambda done: progress(done, X.shape[0]))
-                report = learn_rows(model, source, engine=engine, progress=watch)
+                report = learn_rows(model, source, engine=where, progress=watch)
         if fresh and model.selection.one_by_one and not streaming:
             self._offered().add(y).warn(model, new=True, stacklevel=3)  # the caller of fit
         if self.__sklearn_is_fitted__() and model is not self._model:
@@ -228,7 +237,15 @@ class ErasableEstimator(BaseEstimator):
             install(self, schema, _model=model)
         else:
             self._model = model
-        return report
+        if replaced and len(model.core):
+            warn_of_emptied_classes(len(set(classes_before) - set(model.classes)), stacklevel=4)  # the caller
+        return replace(report, rows_replaced=len(replaced))
+
+    def _stored(self, model: Model, ids: Any) -> list[Any]:
+        """Return those of these ids that the model stores, for rows that replace them."""
+        if ids is None:
+            raise InputError("replace=True knows rows by their ids, and these have none: give ids=.")
+        return model.named(ids=ids).found
 
     @_if_streaming
     def learn_blocks(

@@ -344,6 +344,7 @@ class ErasableClassifier(LinearEstimator, ErasableClassifierBase):
         *,
         sample_weight: ColumnLike = None,
         allow_no_subject: bool = False,
+        replace: bool = False,
     ) -> Self:
         """Learn more rows after those learnt before.
 
@@ -354,13 +355,17 @@ class ErasableClassifier(LinearEstimator, ErasableClassifierBase):
             *core* rows, because a count of all rows ever seen would be a trace of them.
         classes : array-like, optional
             At the first call: all classes, fixed from then on.
+        replace : bool, default=False
+            Correct rows: a row whose id is stored replaces the stored one, instead of being refused. Needs ``ids``.
+            *Law*: the state is that of ``forget(ids=ids)``, then learning these rows. With independent selection it is
+            therefore that of one ``fit`` with these rows in place of the old ones, whether those were stored or not.
 
         Returns
         -------
         self
         """
         rows = Rows(X, y, ids, subjects, sample_weight)
-        self._learn(rows, classes=classes, streaming=True, allow_no_subject=allow_no_subject)
+        self._learn(rows, classes=classes, streaming=True, allow_no_subject=allow_no_subject, replacing=replace)
         return self
 
     def _check_parameters(self, classes: object) -> None:
@@ -470,9 +475,11 @@ class ErasableRegressor(RegressorMixin, LinearEstimator):
         *,
         sample_weight: ColumnLike = None,
         allow_no_subject: bool = False,
+        replace: bool = False,
     ) -> Self:
         """Learn more rows after those learnt before; parameters as in ``ErasableClassifier.partial_fit``."""
-        self._learn(Rows(X, y, ids, subjects, sample_weight), streaming=True, allow_no_subject=allow_no_subject)
+        rows = Rows(X, y, ids, subjects, sample_weight)
+        self._learn(rows, streaming=True, allow_no_subject=allow_no_subject, replacing=replace)
         return self
 
     def _check_parameters(self, classes: object) -> None:
