@@ -147,19 +147,23 @@ class ModelOptions:
         Path | None,
         typer.Option(
             help="With --selection independent: public second moments of the features, in a .npy file; rows that are "
-            "unusual by them are stored more often. [default: all rows have the same chance]"
+            "unusual by them are stored more often; `erasable moments` makes the file. [default: those that --schema "
+            "states; without any, all rows have the same chance]"
         ),
     ] = None
     balance: Annotated[
         float | None,
         typer.Option(
             help="With --selection independent: store rows of rare classes more often, 0, 0.5 or 1; needs "
-            "--class-share. Predictions take it back. [default: 0]"
+            "--class-share, or shares in --schema. Predictions take it back. [default: 0]"
         ),
     ] = None
     class_share: Annotated[
         list[str] | None,
-        typer.Option(help="The public share of a class, LABEL=SHARE; repeat it for each class.", metavar="SHARE"),
+        typer.Option(
+            help="The public share of a class, LABEL=SHARE; repeat it for each class. [default: as in --schema]",
+            metavar="SHARE",
+        ),
     ] = None
     intercept: Annotated[
         bool | None, typer.Option("--intercept/--no-intercept", help="Append a constant to rows. [default: yes]")

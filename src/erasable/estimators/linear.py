@@ -187,13 +187,14 @@ class ErasableClassifier(LinearEstimator, ErasableClassifierBase):
         For independent selection: about the share of all rows that is stored, by default 0.1; 1 stores every row.
     moments : array of shape (n_features,) or (n_features, n_features), optional
         For independent selection: public second moments of the rows as ``scaling`` leaves them. Rows that are unusual
-        by them are kept more often. They must not come from rows that may have to be forgotten. By default every row
-        has the same chance.
+        by them are kept more often. They must not come from rows that may have to be forgotten. By default those that
+        the schema in ``feature_map`` states; without any, every row has the same chance.
     balance : 0, 0.5 or 1, default=0.0
         For independent selection: how much rows of rare classes are kept more often, by ``class_shares``. Predictions
         take it back by public constants.
     class_shares : dict from labels to shares, optional
-        The public share of each class. It fixes the classes.
+        The public share of each class. It fixes the classes. With ``balance``, by default those that the schema in
+        ``feature_map`` states, by the labels in ``classes``, or as texts.
     fit_intercept : bool, default=True
         Append a constant to every row (regularised like the other coordinates).
     scaling : "row", None, float or array of shape (n_features,), default="row"

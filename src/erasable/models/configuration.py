@@ -200,10 +200,13 @@ def independent_of(given: Arguments, n_features: int, classes: tuple[Label, ...]
     grid = grid_of_parameters(given, n_features)
     check_memory(grid)
     rate = DEFAULT_RATE if given.rate is None else number_between(given.rate, "rate", 0.0, 1.0, closed="high")
-    rarity = rarity_of(given.moments, n_features)
-    balance, shares = getattr(given, "balance", 0.0), None
-    if getattr(given, "class_shares", None) is not None:
-        shares = _class_shares(given.class_shares, classes)
+    stated: Any = map_of(given)  # a schema may state what the caller does not give
+    moments = getattr(stated, "second_moments", None) if given.moments is None else given.moments
+    rarity = rarity_of(moments, n_features)
+    balance, by_class = getattr(given, "balance", 0.0), getattr(given, "class_shares", None)
+    if by_class is None and balance and hasattr(stated, "shares_of"):
+        by_class = stated.shares_of(classes)
+    shares = None if by_class is None else _class_shares(by_class, classes)
     if balance and given.class_weight is not None:
         raise ConfigurationError("balance and class_weight both make up for rare classes: leave one of them out.")
     units = regulariser(positive_number(given.capacity, "capacity"), grid)

@@ -436,6 +436,8 @@ class _Task:
     def _read_labels(self, kind: type | None) -> None:
         """Convert the labels in arguments from text to the type of the table's labels."""
         classes = self.parameters.get("classes")
+        if self.parameters.get("balance") and self.schema is not None and self.schema.class_shares:
+            self.parameters.setdefault("class_shares", self.schema.class_shares)
         for name in ("class_weight", "class_shares"):
             by_label = self.parameters.get(name)
             if isinstance(by_label, Mapping):

@@ -29,6 +29,7 @@ from erasable.schemas.crosses import Cross
 from erasable.schemas.dates import Date, Time
 from erasable.schemas.encode import ONE, EncodedTable, EncodingReport, Features, for_each_row, join_features
 from erasable.schemas.reading import Columns
+from erasable.schemas.selection import read_moments, read_shares, shortest
 from erasable.schemas.texts import Text, Vector
 from erasable.store import write_text
 from erasable.validation import choice, finite_number
@@ -117,6 +118,12 @@ class Schema(FeatureMap):
     identity : mapping of "id" and "subject" to steps, optional
         How ids and subjects are normalised when rows are learnt and forgotten, so that several spellings are one name:
         any of ``trim``, ``nfc`` and ``casefold``. By default they are compared character by character.
+    moments : mapping from names of columns and crosses to exponents, optional
+        For independent selection: public second moments of the features as row scaling leaves them, as exponents of
+        two; one exponent for all features of a column, or one for each. Every column that makes features has some.
+    class_shares : mapping from classes to shares, optional
+        For independent selection with ``balance``: the public share of each class. Neither of these two changes the
+        encoding, so schemas that differ in them alone are equal.
 
     Attributes
     ----------
@@ -159,6 +166,8 @@ class Schema(FeatureMap):
     crosses: tuple[Cross, ...] = ()
     missing: tuple[str, ...] = MISSING_SPELLINGS
     identity: Spelling = field(default_factory=dict)
+    moments: Mapping[str, int | Sequence[int]] = field(default_factory=dict)
+    class_shares: Mapping[str, float] = field(default_factory=dict)
     n_features_out: int = field(init=False, default=0)
     takes = TABLES
 
@@ -179,6 +188,7 @@ class Schema(FeatureMap):
         if width > MOST_PLACES:
             raise ConfigurationError(f"the schema makes {width:,} features, and at most {MOST_PLACES:,} are allowed.")
         object.__setattr__(self, "n_features_out", width)
+        self._check_selection()
         if not is_unicode(self.text):
             raise ConfigurationError("the names and values of a schema must be valid Unicode, without lone surrogates.")
 
@@ -206,6 +216,14 @@ class Schema(FeatureMap):
                     f"{column.where}: a value that it lists is a spelling of missing: take it from the list, or from "
                     "missing = [...] at the head of the schema."
                 )
+
+    def _check_selection(self) -> None:
+        names = [*(c.name for c in self.features), *(c.name for c in self.crosses)]
+        object.__setattr__(self, "moments", read_moments(self.moments, list(zip(names, self.widths, strict=True))))
+        classes = next((c.classes for c in self.columns if isinstance(c, Role) and c.role == "label"), None)
+        object.__setattr__(self, "class_shares", read_shares(self.class_shares, classes, self.version))
+        if self.class_shares and self.names_of("target"):
+            raise ConfigurationError("class_shares are for a label, and the schema has a target: leave them out.")
 
     def __repr__(self) -> str:
         return f"Schema({len(self.features)} columns, {self.n_features_out} features)"
@@ -263,24 +281,40 @@ class Schema(FeatureMap):
             problem = "brackets within brackets are too deep"
         else:
             version = _read_version(given.pop("version", None), name)
-            _refuse_unknown(given, ("missing", "identity", "columns", "crosses"), name)
+            _refuse_unknown(given, ("missing", "identity", "selection", "columns", "crosses"), name)
             columns, crosses = given.get("columns", {}), given.get("crosses", [])
+            selection = given.get("selection", {})
             missing = given.get("missing", MISSING_SPELLINGS)
             if not isinstance(columns, dict) or not isinstance(crosses, list) or not isinstance(missing, list | tuple):
                 raise ConfigurationError(
                     f"{name} must have tables [columns.NAME], a list missing, and tables [[crosses]]."
                 )
+            if not isinstance(selection, dict):
+                raise ConfigurationError(f"{name}: selection must be a table, [selection.moments] for example.")
+            _refuse_unknown(selection, ("moments", "class_shares"), f"{name}: selection")
             return cls(
                 tuple(_read_column(n, column, version) for n, column in columns.items()),
                 tuple(_read_record(Cross, cross, "a cross") for cross in crosses),
                 tuple(missing),
                 given.get("identity", {}),
+                **selection,
             )
         raise ConfigurationError(f"{name} is no valid TOML: {problem}.")
 
     @cached_property
     def text(self) -> str:
-        """The canonical TOML text, which a state holds: two schemas are equal if their texts are."""
+        """The canonical TOML text, with what the schema states for independent selection."""
+        parts = [self.encoding_text.rstrip("\n")]
+        if self.moments:
+            exponents = {name: shortest(found) for name, found in self.moments.items()}  # type: ignore[arg-type]
+            parts.append(toml_table("[selection.moments]", exponents))
+        if self.class_shares:
+            parts.append(toml_table("[selection.class_shares]", self.class_shares))
+        return "\n\n".join(parts) + "\n"
+
+    @cached_property
+    def encoding_text(self) -> str:
+        """The canonical text of the encoding alone, which a state holds: two schemas are equal if theirs are."""
         head: dict[str, Any] = {"version": self.version}
         if self.missing != MISSING_SPELLINGS:
             head["missing"] = self.missing
@@ -303,8 +337,8 @@ class Schema(FeatureMap):
         write_text(path, f"{comment}\n{self.text}" if comment else self.text)
 
     def describe(self) -> dict[str, Any]:
-        """The canonical text, ready for JSON."""
-        return {"map": "schema", "text": self.text}
+        """The canonical text of the encoding, ready for JSON."""
+        return {"map": "schema", "text": self.encoding_text}
 
     # -- columns and features ----------------------------------------------------------------------------------------
 
@@ -337,6 +371,17 @@ class Schema(FeatureMap):
         """The range of each target, for ``ErasableRegressor``; None if there are no targets, or some have no range."""
         ranges = [c.range for c in self.columns if isinstance(c, Role) and c.role == "target"]
         return tuple(r for r in ranges if r is not None) if ranges and None not in ranges else None
+
+    @property
+    def second_moments(self) -> Float64s | None:
+        """The public second moment of each feature, for independent selection; None if the schema states none."""
+        exponents = [e for found in self.moments.values() for e in found]  # type: ignore[union-attr]
+        return np.ldexp(1.0, exponents) if exponents else None
+
+    def shares_of(self, classes: Sequence[Any] | None) -> dict[Any, float] | None:
+        """The stated share of each class, by the labels in ``classes`` where their texts agree; None if none are."""
+        labels = {canonical_text(label, self.version): label for label in classes or () if not isinstance(label, bytes)}
+        return {labels.get(text, text): share for text, share in self.class_shares.items()} or None
 
     @cached_property
     def widths(self) -> list[int]:
