@@ -335,7 +335,7 @@ def test_what_may_not_be_read_is_not_replaced(tmp_path, monkeypatch):
         raise PermissionError
 
     (tmp_path / "m.onnx").write_bytes(b"something")
-    monkeypatch.setattr("erasable.operations.export.head_of", denied)
+    monkeypatch.setattr("erasable.operations.export.read_header", denied)
     with pytest.raises(ConfigurationError, match="may not be read"):
         export(model(), tmp_path / "m.onnx")
 

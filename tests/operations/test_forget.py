@@ -25,7 +25,7 @@ def test_rows_go_and_the_receipt_is_of_the_state_that_is_left(path, tmp_path):
     core, before = load(path).core_ids_.tolist(), load(path).state_digest()
     done = forget(path, ids=core[:2], subjects=["nobody"], receipt=tmp_path / "r.json", key=KEY)
     assert (done.report.requested, done.report.core_rows_removed, done.report.not_stored) == (3, 2, 1)
-    assert (done.receipt_kept, done.blind) == (False, False)
+    assert (done.receipt_kept, done.no_subjects_stored) == (False, False)
     assert load(path).core_ids_.tolist() == core[2:]
     receipt = check_receipt((tmp_path / "r.json").read_text(), KEY.public)
     assert (receipt.state_before, receipt.state_after) == (before, done.report.digest)

@@ -41,7 +41,8 @@ EXIT_CODES = {
     BAD_INPUT: "wrong usage or unusable input; nothing was changed",
     BAD_RECEIPT: "a receipt or its signature is wrong",
     UNVERIFIED: "a model does not verify",
-    BAD_FILE: "a file could not be read or written, or is busy; it is unchanged",
+    BAD_FILE: "a file could not be read or written, or is busy; the model is unchanged, unless the message says "
+    "that rows are forgotten",
     NOT_ERASED: "a file was changed, but its old bytes could not be erased; run it again",
     UNKNOWN: "it is not known whether a file was changed durably; run it again",
     INTERRUPTED: "interrupted",

@@ -41,9 +41,9 @@ def export(
     An export is a copy: what the model forgets later is not forgotten in it. Export again to the same path after every
     `forget`; the stamp says which state a copy is of. Models that predict with stored rows are not exported.
 
-    Of a model with a schema, an ONNX file takes the columns of the raw table, one input for each, where all of them are
-    numbers, listed categories, levels, yes/no or vectors; otherwise, and in safetensors, it takes encoded rows. The
-    schema is written beside it.
+    With a schema, an ONNX file takes the raw columns, one input each, if all are numbers, listed categories, levels,
+    yes/no or vectors. Otherwise, and always in safetensors, it takes encoded rows. The schema is written next to the
+    file.
 
     For example:
 

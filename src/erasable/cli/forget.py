@@ -66,7 +66,8 @@ class ReceiptOptions:
     passphrase_file: Annotated[Path | None, typer.Option(help="File with the passphrase of the key.")] = None
     ask_passphrase: Annotated[bool, typer.Option("--ask-passphrase", help="Type in the passphrase of the key.")] = False
     request_id: Annotated[
-        str | None, typer.Option(help="Your name for the request; no name of a person. [default: a random one]")
+        str | None,
+        typer.Option(help="Your own identifier for the request; do not use a name of a person. [default: random]"),
     ] = None
     after_only: Annotated[
         bool, typer.Option("--after-only", help="Leave the digest of the state before out of the receipt.")
@@ -125,7 +126,7 @@ def forget(
             say(error.receipt.strip(), aside=True)
             raise
     note_doubt(model)
-    warnings = [*([NO_SUBJECTS] if done.blind else []), *(str(warning.message) for warning in caught)]
+    warnings = [*([NO_SUBJECTS] if done.no_subjects_stored else []), *(str(warning.message) for warning in caught)]
     if as_json:
         fields = "requested", "not_stored", "core_rows_removed", "core_rows", "digest_before", "digest"
         result = {"model": str(model), **{name: getattr(done.report, name) for name in fields}}
@@ -139,7 +140,7 @@ def forget(
 
 def _show(model: Path, done: Forgotten, names: NameOptions, receipt: Path | None) -> None:
     report = done.report
-    if report.not_stored and not done.blind:
+    if report.not_stored and not done.no_subjects_stored:
         named = [("rows", names.id or names.ids_file), ("subjects", names.subject or names.subjects_file)]
         what = " and ".join(name for name, given in named if given)
         say(

@@ -64,7 +64,8 @@ def inspect(
     if subject or id:
         if rows or learnt is not None or (as_csv and as_json):
             raise ConfigurationError(
-                "--rows and --learnt are of all core rows, and --csv and --json are two forms: leave them out, or one."
+                "--rows and --learnt are about all core rows and cannot be combined with --subject or --id; of --csv "
+                "and --json give one."
             )
         _show_rows_of(model, subject, id, as_csv=as_csv, as_json=as_json)
         return

@@ -387,13 +387,13 @@ def learn(
     timeout: Timeout = 60,
     as_json: Json = False,
 ) -> None:
-    """Learn the rows of a table. Only a small core set of them is stored, and of the others nothing.
+    """Learn the rows of a table. Only a small core set of rows is stored; nothing is kept of the others.
 
-    Rows are decided in the order of a keyed hash of their ids, so the order of the table does not matter. A table
-    may be larger than memory: it is then read twice or more, which standard input cannot be. The file is written once,
-    at the end: all rows are learnt or none. If the file exists, options only need to be given if they must agree with
-    it. Rows of several files come in the order of the command line, those of a pattern sorted by path; that matters
-    for the numbers of rows without ids, and with `--order given`.
+    Rows are decided in the order of a keyed hash of their ids, so the order of the table does not matter. A table may
+    be larger than memory: it is then read at least twice, so it cannot come from standard input. The file is written
+    once, at the end: all rows are learnt or none. If the file exists, options may be left out; those that are given
+    must agree with it. Rows of several files come in the order of the command line, those of a pattern sorted by path;
+    that matters for the numbers of rows without ids, and with `--order given`.
 
     A row whose id is stored is refused, unless `--skip-known` or `--replace` is given. Rows that were offered before
     and not kept left no trace, so they are decided again.

@@ -30,8 +30,8 @@ def make(
 ) -> None:
     """Make a token and print it, once: the file keeps its hash alone. A running service knows it at once.
 
-    `predict` predicts; `learn` learns rows; `erase` files, follows and cancels requests, and learns nothing of who is
-    stored; `audit` sees digests, receipts, verifications and what is stored of somebody; `purge` erases settled
+    `predict` predicts; `learn` learns rows; `erase` submits, tracks and cancels requests, without seeing who
+    is stored; `audit` sees digests, receipts, verifications and what is stored about a person; `purge` erases settled
     requests and their receipts from the ledger.
 
     For example:

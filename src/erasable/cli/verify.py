@@ -14,8 +14,8 @@ def verify(
 ) -> None:
     """Learn the stored core rows again, from nothing, and compare everything with what the file holds.
 
-    Nothing but the file is needed, and the code that forgot is not trusted. Exit code 4: the state is not what learning
-    its own rows gives, or the file is damaged, or no model that is known here.
+    Only the file is needed; the code that forgot is not trusted. Exit code 4: learning the stored rows does not give
+    this state, or the file is damaged or not a model.
 
     For example:
 

@@ -327,12 +327,12 @@ class Run(ABC):
         self.taken(chosen)
 
     def add(self, G: Matrix, chosen: Booleans) -> None:
-        """Add the chosen rows to ``H``; where they wait to be added, :meth:`settled` does it."""
+        """Add the chosen rows to ``H``; where they wait to be added, :meth:`add_pending_rows` does it."""
         G = G[chosen]
         add_rows(self.H, G, 1.0, self.grid)
         self.batches.append(G)
 
-    def settled(self) -> Float64s:
+    def add_pending_rows(self) -> Float64s:
         """``H`` with all rows selected so far."""
         return self.H
 
@@ -397,7 +397,7 @@ class Run(ABC):
 
     def _exceeds(self, G: Matrix, i: int, earlier: Positions) -> bool:
         guard_exactness(self.n_core + len(earlier), self.grid, self.units)
-        H = self.settled().copy(order="F")
+        H = self.add_pending_rows().copy(order="F")
         add_rows(H, G[earlier], 1.0, self.grid)
         verdict, rational = exceeds(self.dense_row(G, i), H, self.units, self.tau)
         if not verdict:

@@ -125,8 +125,8 @@ class GridRows:
 class RawRows:
     """Rows as the caller gave them: a dense array, one on a device, or anything sliceable with ``toarray`` (SciPy CSR).
 
-    ``order`` has the position of each row in learning order, of some rows or of all; None where they are all, in the
-    order of ``X``. Rows are gathered a block at a time: there is no other copy of ``X``.
+    ``order`` lists positions in ``X`` in learning order, of some rows or all; None means all, in the order of ``X``.
+    Rows are gathered a block at a time: there is no other copy of ``X``.
     """
 
     X: Any
@@ -143,7 +143,7 @@ class RawRows:
         return not isinstance(self.X, np.ndarray | DeviceRows)
 
     def gathered(self, rows: slice | Positions) -> Any:
-        """The named rows as the caller gave them; where there is an order, ``rows`` are turns in it."""
+        """The named rows as the caller gave them; with an order, ``rows`` are positions in it."""
         return self.X[rows] if self.order is None else picked(self.X, self.order[rows])
 
     def in_place(self, rows: slice | Positions) -> Any:
@@ -257,12 +257,12 @@ class StaleScreen:
 
 
 def stale_screen(H: Float64s, grid: Grid, units: int, tau: float) -> StaleScreen | None:
-    """A screen for raw rows of which ``H`` is the core now or at any earlier moment; None where there is none."""
+    """A screen made from the present or an earlier ``H``; None if the threshold is 0 or infinite."""
     return StaleScreen(H, grid, units, tau) if 0.0 < tau < np.inf else None
 
 
 @dataclass(frozen=True)
-class Selection:
+class SelectedRows:
     """What learning a run of rows selects.
 
     ``index`` are positions in the run, ascending; ``batches`` the selected grid rows in that order, split anyhow.
@@ -285,12 +285,12 @@ def select(
     block_rows: int | None = None,
     chunk_rows: int | None = None,
     progress: Progress | None = None,
-) -> Selection:
+) -> SelectedRows:
     """Select rows in order, updating ``H`` in place.
 
     Parameters
     ----------
-    rows : RowSource
+    rows : OrderedRows
         The rows to learn, in order.
     H : array of shape (n_columns, n_columns), float64, Fortran order
         ``units * I`` plus the Gram matrix of the core rows so far (lower triangle). Updated in place.
@@ -299,7 +299,7 @@ def select(
     tau : float
         The threshold; ``math.inf`` where only forced rows are to be selected.
     forced : array of shape (n,), bool, optional
-        Rows that are selected whatever their leverage, in their turn: those after them see them.
+        Rows that are selected whatever their leverage. They join ``H`` in turn, so later rows are compared with them.
     block_rows, chunk_rows : int, optional
         Rows screened at once and rows decided at once. They change the speed and nothing else.
 
@@ -328,6 +328,6 @@ def select(
             progress(low, n)
     while run.waiting:
         run.decide(chunk_rows or run.chunk)
-    run.settled()
+    run.add_pending_rows()
     index = np.concatenate(run.selected) if run.selected else np.empty(0, dtype=np.intp)
-    return Selection(index, run.batches, run.decisions)
+    return SelectedRows(index, run.batches, run.decisions)

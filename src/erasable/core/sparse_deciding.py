@@ -371,14 +371,14 @@ class SparseRun(Run):
         if self.lasted < _FOLLOWS:
             self.chunk = max(_SMALL_CHUNK, 2 * len(self.H) // 3)
         self.inverse = None
-        self.inverse = invert(self.settled(), self.units)
+        self.inverse = invert(self.add_pending_rows(), self.units)
         self.outdated, self.doubt, self.lasted, self.wasted = False, 0.0, 0, _RESCREEN + 1
 
     def add(self, G: sp.csr_array, chosen: Booleans) -> None:
         """See :class:`Run`."""
         self.unsummed.append((G, chosen))
 
-    def settled(self) -> Float64s:
+    def add_pending_rows(self) -> Float64s:
         """See :class:`Run`."""
         if self.unsummed:
             rows, chosen = zip(*self.unsummed, strict=True)

@@ -27,7 +27,7 @@ from erasable.core.layout import Buffer
 from erasable.core.selector import Progress
 from erasable.engines import opened_engine
 from erasable.errors import ChangedMeanwhileError, ConfigurationError, InputError, NotErasedError, UnknownOutcomeError
-from erasable.estimators.validated import SCHEMA, check_rows
+from erasable.estimators.validated import INPUT_ATTRIBUTES, check_rows
 from erasable.models.access import StoredRows, rows_of
 from erasable.models.files import Fetch, FileMark, checksum_at, files_of, mark_of, shards_of, write
 from erasable.models.inputs import array_of
@@ -97,11 +97,13 @@ class ErasableEstimator(BaseEstimator):
         """Return the code that the bytes of a state cannot hold; pickles hold it next to the bytes."""
         return None
 
-    def _check_learnt(self, X: object, y: object, *, first: bool) -> tuple[Any, npt.NDArray[Any], dict[str, Any]]:
+    def _check_rows_to_learn(
+        self, X: object, y: object, *, first: bool
+    ) -> tuple[Any, npt.NDArray[Any], dict[str, Any]]:
         """Return validated rows and labels to learn, and the attributes that a first fit sets."""
         return check_rows(self, X, y, first=first, tensors=self._tensors)
 
-    def _check_asked(self, X: object) -> Any:
+    def _check_rows_to_predict(self, X: object) -> Any:
         """Return validated rows to predict."""
         return check_rows(self, X, first=False, tensors=self._tensors)[0]
 
@@ -110,7 +112,7 @@ class ErasableEstimator(BaseEstimator):
     def fit(
         self, X: object, y: object, ids: object = None, subjects: object = None, *, allow_no_subject: bool = False
     ) -> Self:
-        """Learn from nothing: whatever the model held before is overwritten.
+        """Fit a new model; everything that this estimator held before is overwritten.
 
         Parameters
         ----------
@@ -203,7 +205,7 @@ class ErasableEstimator(BaseEstimator):
     ) -> LearnReport:
         """Check everything, then learn; a refused call changes nothing. Tests set ``sizes`` of blocks."""
         fresh = fresh or not self.__sklearn_is_fitted__()
-        X, y, schema = self._check_learnt(given.X, given.y, first=fresh)
+        X, y, attributes = self._check_rows_to_learn(given.X, given.y, first=fresh)
         if fresh:
             model = self._start(X, y, classes, streaming=streaming)
         else:
@@ -234,7 +236,7 @@ class ErasableEstimator(BaseEstimator):
         if self.__sklearn_is_fitted__() and model is not self._model:
             self._model.erase()
         if fresh:
-            install(self, schema, _model=model)
+            install(self, attributes, _model=model)
         else:
             self._model = model
         if replaced and len(model.core):
@@ -287,9 +289,9 @@ class ErasableEstimator(BaseEstimator):
             learning = self._started(source.first)
         learning._model.check_whole()
         learning._check_unchanged(learning._model, None)
-        schema = {name: value for name, value in vars(learning).items() if name in SCHEMA}
+        attributes = {name: value for name, value in vars(learning).items() if name in INPUT_ATTRIBUTES}
         offered, checking = self._offered(), clone(learning)  # which validates as this one does, and holds no rows
-        install(checking, schema)
+        install(checking, attributes)
         engine = getattr(self, "engine", None) if engine is None else engine
         with nullcontext() if engine is None else opened_engine(engine) as where:
             report = learn_rows(
@@ -306,21 +308,21 @@ class ErasableEstimator(BaseEstimator):
             )
         offered.warn(learning._model, new=fresh, stacklevel=2)
         if fresh:
-            install(self, schema, _model=learning._model)
+            install(self, attributes, _model=learning._model)
         return report
 
     def _started(self, first: Rows | None) -> Self:
         """Return a copy of this estimator with an empty model for rows like these."""
         if first is None:
             raise ConfigurationError("there is nothing to learn: no rows came.")
-        X, y, schema = self._check_learnt(first.X, first.y, first=True)
+        X, y, attributes = self._check_rows_to_learn(first.X, first.y, first=True)
         started: Self = clone(self)
-        install(started, schema, _model=self._start(X, y, None, streaming=True))
+        install(started, attributes, _model=self._start(X, y, None, streaming=True))
         return started
 
     def check_block(self, block: Any) -> tuple[Any, npt.NDArray[Any]]:
         """Return the rows and labels of a block, validated as by ``partial_fit``; workers call it, too."""
-        X, y, _ = self._check_learnt(block.X, block.y, first=False)
+        X, y, _ = self._check_rows_to_learn(block.X, block.y, first=False)
         return X, y
 
     def _offered(self) -> Any:
@@ -367,13 +369,13 @@ class ErasableEstimator(BaseEstimator):
 
     def predict(self, X: object) -> npt.NDArray[Any]:
         """The class of each row: the sign of its score, or the class with the largest one; or its targets."""
-        X = self._asked(X)
+        X = self._rows_to_predict(X)
         return self._model.predict(X)
 
-    def _asked(self, X: object) -> Any:
+    def _rows_to_predict(self, X: object) -> Any:
         """Return validated rows for a model that can predict."""
         check_fitted(self, "predict")
-        X = self._check_asked(X)
+        X = self._check_rows_to_predict(X)
         self._model.check_rows_left()
         return X
 
@@ -598,7 +600,7 @@ class ErasableClassifierBase(ClassifierMixin, ErasableEstimator):
 
     def decision_function(self, X: object) -> Float64s:
         """Scores: shape (n_samples,) for one or two classes, (n_samples, n_classes) otherwise."""
-        X = self._asked(X)
+        X = self._rows_to_predict(X)
         return self._model.decision(X)
 
     def predict_proba(self, X: object) -> Float64s:
@@ -609,14 +611,14 @@ class ErasableClassifierBase(ClassifierMixin, ErasableEstimator):
         which clipping is the case of two classes. With the logistic loss it is the sigmoid of the score, and with more
         classes the sigmoids divided by their sum.
         """
-        X = self._asked(X)
+        X = self._rows_to_predict(X)
         return self._model.predict_proba(X)
 
 
-def install(estimator: object, schema: dict[str, Any], **fitted: Any) -> None:
+def install(estimator: object, attributes: dict[str, Any], **fitted: Any) -> None:
     """Set what a first fit sets, in place of what an earlier one set."""
-    fitted = {**schema, **fitted}
-    for name in {**dict.fromkeys(sorted(SCHEMA)), **fitted}:  # attributes stand in the order of a first fit
+    fitted = {**attributes, **fitted}
+    for name in {**dict.fromkeys(sorted(INPUT_ATTRIBUTES)), **fitted}:  # attributes stand in the order of a first fit
         vars(estimator).pop(name, None)
     vars(estimator).update(fitted)
 

@@ -41,15 +41,15 @@ class LinearEstimator(ErasableEstimator):
         sample_weight: ColumnLike = None,
         allow_no_subject: bool = False,
     ) -> Self:
-        """Learn from nothing: whatever the model held before is overwritten.
+        """Fit a new model; everything that this estimator held before is overwritten.
 
         Parameters
         ----------
         X : array, SciPy sparse matrix, dataframe or tensor of PyTorch of shape (n_samples, n_features)
-            The state is that of the numbers, whatever they come in. Missing and masked entries, dates and times, text
-            and complex numbers are refused: what they stand for is for a schema to say (``TableEncoder``). A tensor on
-            a GPU stays there, and rows are copied as they are needed: with ``engine="torch"``, those that survive its
-            screen. Gradients play no part.
+            The state depends on the numbers alone, not on the type of container. Missing and masked entries, dates,
+            times, text and complex numbers are refused: encode them with a schema (``TableEncoder``). A tensor on a GPU
+            stays there, and rows are copied when they are needed: with ``engine="torch"``, those that survive its
+            screen. Gradients have no effect.
         y : array of shape (n_samples,)
             Labels: integers, strings, booleans or floats, two or more classes (one is allowed). For a regression
             numbers within their ranges, also of shape (n_samples, n_targets).
@@ -73,11 +73,15 @@ class LinearEstimator(ErasableEstimator):
         self._learn(Rows(X, y, ids, subjects, sample_weight), fresh=True, allow_no_subject=allow_no_subject)
         return self
 
-    def _check_learnt(self, X: object, y: object, *, first: bool) -> tuple[Any, npt.NDArray[Any], dict[str, Any]]:
+    def _check_rows_to_learn(
+        self, X: object, y: object, *, first: bool
+    ) -> tuple[Any, npt.NDArray[Any], dict[str, Any]]:
         rows = _mapped_input(map_of(self), X)
         if rows is None:
-            return super()._check_learnt(X, y, first=first)
-        _, y, _ = super()._check_learnt(np.zeros((len(rows), 1)), y, first=True)  # for the labels and their number
+            return super()._check_rows_to_learn(X, y, first=first)
+        _, y, _ = super()._check_rows_to_learn(
+            np.zeros((len(rows), 1)), y, first=True
+        )  # for the labels and their number
         return rows, y, {}
 
     def _start(self, X: MatrixLike, y: ColumnLike, classes: ColumnLike, *, streaming: bool) -> Model:
@@ -103,10 +107,10 @@ class LinearEstimator(ErasableEstimator):
 
     # -- predicting ----------------------------------------------------------------------------------------------
 
-    def _check_asked(self, X: object) -> Any:
+    def _check_rows_to_predict(self, X: object) -> Any:
         rows = _mapped_input(self._model.feature_map, X)
         if rows is None:
-            return super()._check_asked(X)
+            return super()._check_rows_to_predict(X)
         if not len(rows):
             raise InputError("at least one row is required; got 0.")
         return rows

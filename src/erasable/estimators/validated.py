@@ -20,7 +20,7 @@ from erasable.models.inputs import plain_labels
 from erasable.validation import COMPLEX, DATES, MISSING, TEXT, is_listed, odd_cells, real_numbers
 
 _NO_LABELS = object()
-SCHEMA = ("n_features_in_", "feature_names_in_")
+INPUT_ATTRIBUTES = ("n_features_in_", "feature_names_in_")
 _SUMMED = 2**22  # numbers added up together
 _MANY = 8 * _SUMMED  # numbers: larger arrays are checked by several threads
 
@@ -28,7 +28,7 @@ _MANY = 8 * _SUMMED  # numbers: larger arrays are checked by several threads
 def check_rows(
     estimator: Any, X: MatrixLike, y: ColumnLike = _NO_LABELS, *, first: bool, tensors: bool = False
 ) -> tuple[Any, npt.NDArray[Any], dict[str, Any]]:
-    """Rows (dense float32/float64 or CSR), labels (1-d) and the schema (feature count and names) they came with.
+    """Rows (dense float32/float64 or CSR), labels (1-d) and the attributes (feature count and names) that a fit sets.
 
     For a regressor, targets (float64, 1-d or 2-d) in place of labels. Rows in a tensor on a device become an array,
     unless the caller takes ``tensors``: then they are checked on the device and stay there.
@@ -45,23 +45,23 @@ def check_rows(
     stand_in = object.__new__(type(estimator))
     fixed = getattr(estimator, "feature_names", None)
     if not first:
-        vars(stand_in).update({k: v for k, v in vars(estimator).items() if k in SCHEMA})
+        vars(stand_in).update({k: v for k, v in vars(estimator).items() if k in INPUT_ATTRIBUTES})
         if fixed is not None and names_of_columns(X) is not None:
             stand_in.feature_names_in_ = np.asarray(fixed, dtype=object)
     options: dict[str, Any] = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "reset": first}
     refusal: InputError | InputTypeError
     try:
-        there = DeviceRows.of(X) if tensors else None
+        device_rows = DeviceRows.of(X) if tensors else None
         # Of rows on a device only the shape is checked.
-        X = np.broadcast_to(np.float32(0), there.shape) if there is not None else on_host(X)
-        if there is not None or _has_finite_sums(X):
+        X = np.broadcast_to(np.float32(0), device_rows.shape) if device_rows is not None else on_host(X)
+        if device_rows is not None or _has_finite_sums(X):
             options["ensure_all_finite"] = False
         _refuse_odd(X)
         if sp.issparse(X) and X.format in ("csr", "csc"):
             X = checked_layout(X)
         if y is _NO_LABELS:
             X = validate_data(stand_in, X, **options)
-            return _finite(_narrow(X)) if there is None else _fit_to_learn(there), np.empty(0), {}
+            return _finite(_narrow(X)) if device_rows is None else _fit_to_learn(device_rows), np.empty(0), {}
         y = on_host(y)
         if isinstance(y, _NO_COLUMN):
             raise ValueError(f"y must be a list or an array, one entry per row; got {type(y).__name__}.")
@@ -74,8 +74,8 @@ def check_rows(
             X, y = validate_data(stand_in, X, plain_labels(y), **options)
             if y.dtype != bool:  # booleans are always classes
                 check_classification_targets(y)
-        X = _finite(_narrow(X)) if there is None else _fit_to_learn(there)
-        return X, y, {k: v for k, v in vars(stand_in).items() if k in SCHEMA}
+        X = _finite(_narrow(X)) if device_rows is None else _fit_to_learn(device_rows)
+        return X, y, {k: v for k, v in vars(stand_in).items() if k in INPUT_ATTRIBUTES}
     except (InputError, InputTypeError) as error:
         refusal = error
     except (ValueError, OverflowError) as error:

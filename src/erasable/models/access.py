@@ -25,7 +25,7 @@ from erasable.core.target_grid import off_grid
 from erasable.errors import InputError
 from erasable.models.configuration import schema_in, spelling_in
 from erasable.models.inputs import ONE, Names, as_keys, as_requested, same_kind, spelt_keys
-from erasable.models.selections.leverage import grid_of
+from erasable.models.selections.leverage import read_grid
 from erasable.models.state import State
 from erasable.schemas import DecodedCell, Schema, decode_row
 
@@ -152,7 +152,7 @@ def stored_rows(
             1.0 if weights is None else float(weights[i]) / ONE,
             len(set(owners_of(of_rows[i])) - people),
             named_values(meta, rows[[k]]),
-            None if schema is None else decode_cells(schema, grid_of(dict(meta)), rows[[k]]),
+            None if schema is None else decode_cells(schema, read_grid(dict(meta)), rows[[k]]),
         )
         for k, i in enumerate(index)
     ]
@@ -166,7 +166,7 @@ def _answer(meta: Mapping[str, Any], label: Any) -> Any:
         return label
     ranges, grid = (
         [(float.fromhex(low), float.fromhex(high)) for low, high in meta["target_ranges"]],
-        grid_of(dict(meta)),
+        read_grid(dict(meta)),
     )
     return tuple(off_grid(t, ends, grid) for t, ends in zip(label, ranges, strict=True))
 
@@ -174,7 +174,7 @@ def _answer(meta: Mapping[str, Any], label: Any) -> Any:
 def _rows_in(meta: Mapping[str, Any], tensors: dict[str, npt.NDArray[Any]]) -> Matrix:
     """The stored rows, dense or sparse, as the numbers that they are stored as; those of 64 bits are floats."""
     if _on_grid(meta):
-        return read_rows(tensors, grid_of(dict(meta)))
+        return read_rows(tensors, read_grid(dict(meta)))
     if "rows.data" in tensors:
         parts = tensors["rows.data"].view(np.float64), tensors["rows.indices"], tensors["rows.ends"]
         return sp.csr_array(parts, shape=(len(parts[2]) - 1, meta["n_features"]))
@@ -253,7 +253,7 @@ def _steps(meta: Mapping[str, Any]) -> int:
     """How many steps of the grid a number one has, once it is scaled."""
     if not _on_grid(meta):
         return int(2 ** meta["bits"])
-    grid = grid_of(dict(meta))
+    grid = read_grid(dict(meta))
     return grid.reach if grid.normalises else grid.unit
 
 
@@ -263,7 +263,7 @@ def _what_values_are(meta: Mapping[str, Any]) -> str:
     if "scaling" not in meta:
         return _EXACT
     scaling = read_scaling(meta["scaling"])
-    by_row = _on_grid(meta) and grid_of(dict(meta)).normalises
+    by_row = _on_grid(meta) and read_grid(dict(meta)).normalises
     times = "" if scaling in (None, "row") else " times the scale of its column"
     if schema_in(meta.get("feature_map")) is not None:
         return _CELLS

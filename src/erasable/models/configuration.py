@@ -305,7 +305,7 @@ def fixed_classes(given: Arguments, classes: ColumnLike) -> tuple[Label, ...] | 
 
 
 def map_of(given: Arguments) -> FeatureMap | None:
-    """The feature map that the caller gave, or that a face of one stands for; None where rows are taken as they are."""
+    """The caller's feature map, or the one inside a ``TableEncoder``; None if rows are used unmapped."""
     feature_map = getattr(given, "feature_map", None)
     feature_map = getattr(feature_map, "feature_map", feature_map)
     if feature_map is not None and not isinstance(feature_map, FeatureMap):
@@ -320,13 +320,13 @@ def check_memory(grid: Grid) -> None:
     """Refuse so many features that the four square matrices of learning cannot fit into this machine."""
     needed = 4 * 8 * grid.n_columns**2
     try:
-        there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):  # not a POSIX system: no opinion
         return
-    if needed > there:
+    if needed > memory:
         raise ConfigurationError(
             f"{grid.n_features:,} features need about {needed / 2**30:,.0f} GiB for matrices of features by features, "
-            f"and this machine has {there / 2**30:,.0f}: hash or project the features to fewer first."
+            f"and this machine has {memory / 2**30:,.0f}: hash or project the features to fewer first."
         )
 
 
@@ -398,8 +398,8 @@ def refuse_changed(changed: list[str]) -> None:
     """Raise ConfigurationError for arguments that differ from those of the model, by name."""
     if changed:
         raise ConfigurationError(
-            f"{' and '.join(changed)} changed since the model was first fitted, which would make two models of it: "
-            "set the old value again, or start anew: with fit, or with another file."
+            f"{' and '.join(changed)} changed since the model was first fitted: set the old value again, or start "
+            "over with fit or another file."
         )
 
 

@@ -220,8 +220,8 @@ class Row:
 
 
 @contextmanager
-def _collector_at_rest() -> Iterator[None]:
-    """A block that makes so many objects that Python would look through all there are for garbage, several times."""
+def _garbage_collection_off() -> Iterator[None]:
+    """Turn garbage collection off while very many objects are made: it would scan all of them several times."""
     running = gc.isenabled()
     gc.disable()
     try:
@@ -231,7 +231,7 @@ def _collector_at_rest() -> Iterator[None]:
             gc.enable()
 
 
-class Named(NamedTuple):
+class NamedRows(NamedTuple):
     """A request in a model: how many different names it has, how many of them no row has, the ids of the rows found."""
 
     requested: int
@@ -317,7 +317,7 @@ class CoreRows:
     ) -> None:
         """Add rows at the end, in either layout; the batches are overwritten, and taken out of their list."""
         weights = weights or [ONE] * len(ids)
-        with _collector_at_rest():
+        with _garbage_collection_off():
             if self._grid is not None:
                 self._entries += sum(count_entries(batch, self._grid) for batch in batches)
                 self._lay_out(len(self) + len(ids), batches)
@@ -395,7 +395,7 @@ class CoreRows:
 
     # -- looking -------------------------------------------------------------------------------------------------
 
-    def named(self, ids: Names = None, subjects: Names = None) -> Named:
+    def named(self, ids: Names = None, subjects: Names = None) -> NamedRows:
         """What a request names; refused if no row could have such names."""
         if ids is None and subjects is None:
             raise InputError("forget needs ids= or subjects=.")
@@ -403,14 +403,14 @@ class CoreRows:
         keys = keys if len(keys) == 1 else list(dict.fromkeys(keys))  # a name that comes again counts once
         same_kind(keys, self.id_type, "ids")
         if subjects is None and len(keys) == 1:  # one request after another: the most frequent call
-            return Named(1, 0, keys) if keys[0] in self.place else Named(1, 1, [])
+            return NamedRows(1, 0, keys) if keys[0] in self.place else NamedRows(1, 1, [])
         owners = [] if subjects is None else as_requested(subjects, self.of_subject)
         same_kind(owners, self.subject_type, "subjects")
-        theirs = [key for owner in owners for key in self.of_subject.get(owner, ())]
-        here = self.place.among(keys)
-        absent = len(keys) - len(here) + sum(owner not in self.of_subject for owner in owners)
-        found = list(dict.fromkeys([*here, *theirs]))
-        return Named(len(keys) + len(owners), absent, found)
+        ids_of_subjects = [key for owner in owners for key in self.of_subject.get(owner, ())]
+        stored = self.place.among(keys)
+        absent = len(keys) - len(stored) + sum(owner not in self.of_subject for owner in owners)
+        found = list(dict.fromkeys([*stored, *ids_of_subjects]))
+        return NamedRows(len(keys) + len(owners), absent, found)
 
     def copy(self) -> CoreRows:
         """The same rows under the same names, in other memory."""
@@ -559,9 +559,9 @@ class CoreRows:
             for label, weight in zip(labels, weights, strict=True):
                 self.class_totals[label] += sign * (weight - ONE)
         if len(self.class_counts) != before or 0 in self.class_counts.values():
-            there = sorted(label for label, count in self.class_counts.items() if count)
-            self.class_counts = {label: self.class_counts[label] for label in there}
-            self.class_totals = {label: self.class_totals[label] for label in there}
+            nonempty = sorted(label for label, count in self.class_counts.items() if count)
+            self.class_counts = {label: self.class_counts[label] for label in nonempty}
+            self.class_totals = {label: self.class_totals[label] for label in nonempty}
 
     def _entries_in(self, rows: Sequence[Row], gathered: Matrix) -> int:
         if self._sparse:

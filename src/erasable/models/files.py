@@ -45,7 +45,7 @@ from erasable.errors import ConfigurationError, StateFormatError, StoreError
 from erasable.models.configuration import stored_map
 from erasable.models.inputs import ONE, uneven
 from erasable.models.model import Model
-from erasable.models.selections.leverage import grid_of
+from erasable.models.selections.leverage import read_grid
 from erasable.models.state import SHARDED, State, is_sharded, layout_named
 from erasable.store import LARGEST, PRIVATE, Writer
 from erasable.store import read as read_file
@@ -91,8 +91,7 @@ def files_of(state: State) -> Files:
 def from_files(head: Buffer, fetch: Fetch) -> State:
     """The state that a head, and the files it names, hold; ``fetch`` gives the bytes of one of these.
 
-    It is for ``fetch`` to see that bytes are those that the name stands for, as ``erasable.store`` does; here it is
-    seen that what the bytes say has that name.
+    ``fetch`` must check that the bytes match the name, as ``erasable.store`` does; this function checks their content.
 
     Raises
     ------
@@ -121,7 +120,7 @@ def _gathered(head: Buffer, fetch: Fetch) -> State:
     check_format(meta, layout.format + SHARDED, VERSION)
     if meta["shards"] != shards_of(head) or len(set(meta["shards"])) < len(meta["shards"]):
         raise StateFormatError("it names shards by something that is no SHA-256, or one of them twice.")
-    order, grid = tensors["order"], grid_of(meta)
+    order, grid = tensors["order"], read_grid(meta)
     n, labels = len(order), layout.labels
     found = []
     for k, name in enumerate(meta["shards"]):
@@ -297,7 +296,7 @@ def checksum_of(files: Files) -> str:
 def checksum_at(path: str | os.PathLike[str]) -> str | None:
     """The checksum in the header of what a path holds; None where that is no model of ours."""
     with suppress(StateFormatError, OSError):
-        return str(read_meta(head_of(path)[0])["checksum"])
+        return str(read_meta(read_header(path)[0])["checksum"])
     return None
 
 
@@ -309,7 +308,7 @@ def mark_of(path: str | os.PathLike[str]) -> FileMark | None:
     return None
 
 
-def head_of(path: str | os.PathLike[str]) -> tuple[bytes, os.stat_result]:
+def read_header(path: str | os.PathLike[str]) -> tuple[bytes, os.stat_result]:
     """The header of a file, unless it is too long, and what the system says of the file; of a pipe nothing."""
     with open(path, "rb", opener=_without_waiting) as file:
         facts = os.fstat(file.fileno())
@@ -325,7 +324,7 @@ def refuse_odd_size(path: str | os.PathLike[str]) -> None:
     Raises StateFormatError.
     """
     with suppress(OSError):  # reading the file raises the error
-        head, facts = head_of(path)
+        head, facts = read_header(path)
         # A file that has been replaced meanwhile may be half erased: what was read of it says nothing.
         if facts.st_size > _LARGE and os.path.samestat(facts, os.stat(path)):
             check_size(head, facts.st_size)

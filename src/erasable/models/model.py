@@ -29,7 +29,7 @@ from erasable.errors import (
 )
 from erasable.features import FeatureMap
 from erasable.models.configuration import Configuration, described_map
-from erasable.models.core_rows import CoreRows, Named, Outline, overwrite
+from erasable.models.core_rows import CoreRows, NamedRows, Outline, overwrite
 from erasable.models.heads.linear import ExactSums
 from erasable.models.inputs import (
     ONE,
@@ -257,13 +257,13 @@ class Model:
         """Raise InputError if the selection draws a sample of ids and the caller gave no ids."""
         if ids is None and self.selection.independent and len(self.core):
             raise InputError(
-                "ids are required: the hash of a row's id says whether it is kept, and a number that depends on the "
-                "rows stored before would not do: give ids=."
+                "ids are required: the hash of a row's id decides whether it is kept, and row numbers depend on other "
+                "rows. Give ids=."
             )
         if ids is None and self.selection.always_kept([]) is not None:
             raise InputError(
-                "ids are required: with sample_rate the hash of a row's id says whether it is kept, and a number that "
-                "depends on other rows would not do: give ids=."
+                "ids are required: with sample_rate the hash of a row's id decides whether it is kept, and row numbers "
+                "depend on other rows. Give ids=."
             )
 
     def checked_weights(self, sample_weight: ColumnLike, n: int) -> RowWeights | None:
@@ -276,7 +276,7 @@ class Model:
 
     # -- forgetting ------------------------------------------------------------------------------------------------
 
-    def named(self, ids: Names = None, subjects: Names = None) -> Named:
+    def named(self, ids: Names = None, subjects: Names = None) -> NamedRows:
         """The core rows that a request names; refused if no row could have such names."""
         self.check_whole()
         if ids is not None and "id" in self.spelling:
@@ -299,7 +299,7 @@ class Model:
         return ForgetReport(*counts, rows_retrained=retrained, classes_emptied=emptied, model=self)
 
     def remove(self, keys: list[Key]) -> tuple[int, int]:
-        """Remove these core rows: the number of rows trained on again, and of classes that lost their last row.
+        """Remove these core rows; return how many rows were trained on again and how many classes were emptied.
 
         If no row is left, no class counts as lost.
 
@@ -345,8 +345,8 @@ class Model:
         """Refuse a model whose last change was interrupted, or that was erased."""
         if self.version_token is None:
             raise ChangedMeanwhileError(
-                "this model was interrupted while it was being changed, or another took its place, and is neither what "
-                "it was nor what it was to be: call fit, or load a copy."
+                "this model cannot be used: a change of it was interrupted, or it was replaced by another. Call fit, "
+                "or load a copy."
             )
 
     # -- reading ---------------------------------------------------------------------------------------------------
@@ -375,8 +375,8 @@ class Model:
     def consistent_read(self, derive: Callable[[], T], keep: Callable[[T | None], None] | None = None) -> T:
         """What ``derive`` returns, all of one version of the model; refused if the model changes meanwhile.
 
-        ``keep`` caches it; it is called with None if that was wrong. It is called before the versions are compared:
-        a change that comes later drops the caches.
+        ``keep`` stores the value in the cache, before the versions are compared, because a later change drops the
+        caches. If the versions differ, ``keep(None)`` removes it again.
         """
         token = self.version_token
         if token is not None:

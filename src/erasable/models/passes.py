@@ -1,11 +1,11 @@
 """Learn rows from a source, more of them than memory holds: in passes over the source, in one or several rounds.
 
-*Rows in the order of their hashes.* Leverage only falls as rows are selected. So a row that the core rows decided
-before it rule out is out for good, whenever it is tested: *stale screening* is safe. One round is one pass over the
-source, in any order. Of the undecided rows, the pass buffers those that the present core rows do not rule out, the ones
-of lowest hash within a budget; then they are decided in the order of their hashes. Rounds follow until no row is left.
-The first round of a new model has no core rows to rule out rows with, so it buffers few; as a rule the second is the
-last. Over rows in memory each round takes at most sixteen times the rows of all before: every row is screened about
+*Rows in the order of their hashes.* Leverage only falls as rows are selected. So a row that is ruled out by core rows
+decided before it stays ruled out, no matter when it is tested: *stale screening* is safe. One round is one pass over
+the source, in any order. Of the undecided rows, the pass buffers those that the present core rows do not rule out, the
+ones of lowest hash within a budget; then they are decided in the order of their hashes. Rounds follow until no row is
+left. The first round of a new model has no core rows to rule out rows with, so it buffers few; as a rule the second is
+the last. Over rows in memory each round takes at most sixteen times the rows of all before: every row is screened about
 once, against a younger core, and fewer survive. *Rows in the given order* are decided block by block, in one pass.
 
 *Law*: the model is that of learning all rows in one call, whatever the blocks, their order, the budget and the engine.
@@ -480,7 +480,7 @@ class _Run:
         """Learn in rounds, until every row is decided; one report for each round with survivors."""
         first: int | None = 0
         while first is not None:
-            began, here, moved = time.perf_counter(), time.process_time(), self.engine.moved
+            began, cpu_began, moved = time.perf_counter(), time.process_time(), self.engine.moved
             result = self.one_pass(first)
             buffer, passed, added = result.survivors, time.perf_counter(), 0
             survivors = len(buffer)
@@ -491,7 +491,7 @@ class _Run:
                 added = report.core_rows_added
                 yield report
                 self.furthest += survivors
-            times = passed - began, time.perf_counter() - passed, time.process_time() - here
+            times = passed - began, time.perf_counter() - passed, time.process_time() - cpu_began
             self.rounds.append(Round(result.rows, survivors, added, self.engine.moved - moved, *times))
             first = buffer.end
 

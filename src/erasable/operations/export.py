@@ -16,7 +16,7 @@ import numpy as np
 from erasable import store
 from erasable.core.layout import read_json, read_meta
 from erasable.errors import ChangedMeanwhileError, ConfigurationError, InputTypeError, NoRowsError, StateFormatError
-from erasable.models.files import head_of
+from erasable.models.files import read_header
 from erasable.models.heads.linear import LinearHead
 from erasable.models.model import is_model, model_behind
 from erasable.operations.onnx_graph import STAMP, Linear, graph_file, not_raw
@@ -156,7 +156,7 @@ def _target(path: object) -> Path:
 def _refuse_others(target: Path) -> None:
     """Refuse to replace a file that is not an earlier export, such as a model under any name, or a table."""
     try:
-        head, facts = head_of(target)
+        head, facts = read_header(target)
         if not facts.st_size or not stat.S_ISREG(facts.st_mode) or _is_stamped(target, head):
             return
         what = "is no earlier export"

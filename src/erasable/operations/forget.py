@@ -32,7 +32,7 @@ class Forgotten:
 
     report: ForgetReport
     receipt_kept: bool
-    blind: bool
+    no_subjects_stored: bool
 
 
 def forget(
@@ -79,12 +79,18 @@ def forget(
         request_id,
         requested_at,
     )
-    kept = None if target is None or key is None else _kept(target, request, after_only, key, file)
-    with nullcontext(None) if target is None or kept is not None else reserved_receipt(target) as put:
+    earlier_receipt = (
+        None if target is None or key is None else _receipt_of_interrupted_run(target, request, after_only, key, file)
+    )
+    with (
+        nullcontext(None)
+        if target is None or earlier_receipt is not None
+        else reserved_receipt(target) as write_receipt
+    ):
         report = file.forget_together([request], digests=True)[0]
-        if put is not None:
+        if write_receipt is not None:
             try:
-                put(report.receipt or "")
+                write_receipt(report.receipt or "")
             except OSError as error:
                 failure = ReceiptNotWrittenError(
                     f"the rows are forgotten, but {target} could not be written ({error.strerror}): keep the receipt, "
@@ -92,12 +98,17 @@ def forget(
                 )
                 failure.receipt = report.receipt or ""
                 raise failure from error
-    if kept is not None and kept.state_after != report.digest:
-        raise StoreError(f"{target} is of an earlier state, and the model was changed meanwhile: choose another name.")
-    return Forgotten(report, kept is not None, request.subjects is not None and subject_type is None)
+    if earlier_receipt is not None and earlier_receipt.state_after != report.digest:
+        raise StoreError(
+            f"the rows are forgotten, but {target} is the receipt of an earlier state, because the model was changed "
+            "in the meantime: run it again with another receipt file."
+        )
+    return Forgotten(report, earlier_receipt is not None, request.subjects is not None and subject_type is None)
 
 
-def _kept(path: Path, request: Request, after_only: bool, key: PrivateKey, file: ModelFile) -> Receipt | None:
+def _receipt_of_interrupted_run(
+    path: Path, request: Request, after_only: bool, key: PrivateKey, file: ModelFile
+) -> Receipt | None:
     """Return the receipt that an interrupted run of this request wrote; any other existing file is refused.
 
     It has the id of the request, is signed with this key and is of the state in the file, which holds none of the rows.
@@ -108,10 +119,10 @@ def _kept(path: Path, request: Request, after_only: bool, key: PrivateKey, file:
     if request.request_id is not None and path.is_file():  # reading a named pipe would wait for a writer
         with suppress(StoreError, ReceiptError):
             found = check_receipt(read_receipt_text(path), key.public)
-            asked = request.request_id == found.request_id and after_only == (found.state_before is None)
-            if asked and file.is_done(request, found.state_after):
+            same_request = request.request_id == found.request_id and after_only == (found.state_before is None)
+            if same_request and file.is_done(request, found.state_after):
                 return found
     raise StoreError(
-        f"{path} is there already: receipts are never overwritten. Choose another name; only the receipt of the same "
-        "request, named with request_id=, is kept."
+        f"{path} exists already, and receipts are never overwritten: choose another name. An existing receipt is only "
+        "accepted if it has the same request_id=."
     )

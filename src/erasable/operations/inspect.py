@@ -20,7 +20,7 @@ from erasable.models.access import StoredRows, stored_rows
 from erasable.models.access import rows_of as rows_in_state
 from erasable.models.configuration import spelling_in
 from erasable.models.files import Fetch, from_files, known_meta, naming, refuse_odd_size, shards_of
-from erasable.models.selections.leverage import grid_of
+from erasable.models.selections.leverage import read_grid
 from erasable.models.state import KINDS, is_sharded
 from erasable.operations.requests import KEY_TYPES, Names, keys_named
 from erasable.store import read as read_file
@@ -274,7 +274,7 @@ def _label(value: Any, ranges: list[Range], meta: dict[str, Any]) -> dict[str, A
     """Return the label of a row, or its rounded targets."""
     if not ranges:
         return {"label": value}
-    grid = grid_of(meta)
+    grid = read_grid(meta)
     return {"targets": [off_grid(t, ends, grid) for t, ends in zip(value, ranges, strict=True)]}
 
 

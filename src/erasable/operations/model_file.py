@@ -24,10 +24,10 @@ from erasable.models.files import (
     checksum_at,
     checksum_of,
     files_of,
-    head_of,
     model_of,
     naming,
     needs_code,
+    read_header,
     read_model,
     refuse_odd_size,
     shards_of,
@@ -166,7 +166,7 @@ class ModelFile:
         """Return the types of the ids and subjects of the core rows: int, str or bytes; None if there are none."""
         # If the header does not state them, reading the whole file finds out what is wrong.
         with suppress(OSError, StateFormatError, LookupError, TypeError):
-            meta = read_meta(head_of(self.path)[0])
+            meta = read_meta(read_header(self.path)[0])
             if not needs_code(meta):
                 return KEY_TYPES[meta["id_kind"]], KEY_TYPES[meta["subject_kind"]]
         core = read_model(self.path, code_in(self._like))[0].core
@@ -175,7 +175,7 @@ class ModelFile:
     def spelling(self) -> Spelling:
         """Return the normalisation of ids and subjects that the schema in the file declares; empty without one."""
         with suppress(OSError, StateFormatError, LookupError, TypeError):  # reading the whole file reports the error
-            return spelling_in(read_meta(head_of(self.path)[0]))
+            return spelling_in(read_meta(read_header(self.path)[0]))
         return {}
 
     def is_done(self, request: Request, digest: str) -> bool:
@@ -345,20 +345,20 @@ class ModelFile:
             if new is None:
                 raise StoreError(f"{self.path} does not exist: check the path, or give a new model to start with.")
             return clone(new)
-        face = estimator_of(model, self._like)
-        if not hasattr(face, "partial_fit"):
+        estimator = estimator_of(model, self._like)
+        if not hasattr(estimator, "partial_fit"):
             raise ConfigurationError("a model of this kind learns all its rows at once: fit it and save it.")
         if new is None:
-            return face
-        if type(new) is not type(face):
+            return estimator
+        if type(new) is not type(estimator):
             raise ConfigurationError(
-                f"{self.path} holds a model of {type(face).__name__}, and new is {type(new).__name__}."
+                f"{self.path} holds a model of {type(estimator).__name__}, and new is {type(new).__name__}."
             )
         try:
             new.check_agrees(model)
         except ConfigurationError as error:
             raise ConfigurationError(f"{self.path} holds a model with other parameters than new: {error}") from error
-        return face
+        return estimator
 
     # -- looking and checking ------------------------------------------------------------------------------------
 
@@ -410,7 +410,7 @@ class ModelFile:
                 else:
                     writer.make_durable()
                 self._cache.model = model
-                after = before if not leaving or state is None else state.digest if digests else None
+                after = None if not digests else before if not leaving or state is None else state.digest
             for ticket, counts in zip(batch, found, strict=True):
                 if not ticket.done:
                     ticket.settle(self._reports(ticket, counts, model, before, after, emptied))

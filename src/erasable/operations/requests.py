@@ -19,7 +19,7 @@ from typing import Any
 from erasable.audit.receipts import check_request_id
 from erasable.core.names import Key, Steps
 from erasable.errors import BusyError, InputError, InputTypeError, UnknownOutcomeError
-from erasable.models.core_rows import Named
+from erasable.models.core_rows import NamedRows
 from erasable.models.model import Model
 from erasable.models.reports import ForgetReport
 from erasable.store import check_timeout
@@ -70,13 +70,13 @@ class Names:
     def _key(self, text: str, kind: type | None) -> Key:
         if kind is int:
             if not _WHOLE.fullmatch(text):  # int() would take 1_0 for ten
-                raise InputError(f"{self.called}: the model's are whole numbers, and one that was given is not.")
+                raise InputError(f"{self.called}: those of this model are whole numbers, and a given one is not.")
             return int(text)
         if kind is bytes:
             try:
                 return bytes.fromhex(text)
             except ValueError:
-                raise InputError(f"{self.called}: the model's are bytes: give them in hexadecimal digits.") from None
+                raise InputError(f"{self.called}: those of this model are bytes: give hexadecimal digits.") from None
         return text
 
 
@@ -123,7 +123,7 @@ class Request:
             "requested_at."
         )
 
-    def named_in(self, model: Model) -> Named:
+    def named_in(self, model: Model) -> NamedRows:
         """Find the rows that it names in a model; names of the wrong type are refused."""
         return model.named(self.ids, self.subjects)
 

@@ -22,7 +22,7 @@ from erasable.audit.scan import ScanColumns, ScanReport, scan
 from erasable.core.layout import read_meta
 from erasable.errors import ConfigurationError, InputError, StateFormatError
 from erasable.models.configuration import describe_map, described_map
-from erasable.models.files import head_of
+from erasable.models.files import read_header
 from erasable.operations.schemas import raw_table
 from erasable.schemas import Category, Number, Role, Schema, Text, canonical_text
 from erasable.tables import Dialect, Table, files_of, load_table, nameless_form, stream_table
@@ -143,7 +143,7 @@ def _headers(folder: Path) -> Iterator[dict[str, Any]]:
     """Yield the metadata of all models below a folder."""
     for path in sorted(folder.rglob("*.erasable")):
         with suppress(OSError, StateFormatError):
-            yield read_meta(head_of(path)[0])
+            yield read_meta(read_header(path)[0])
 
 
 # -- identifying cells ---------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from typing import Any, Literal
 
 from erasable.core.names import FORMATS, Key, Shape, Spelling, Steps, normalise, read_spelling
 from erasable.errors import InputError
-from erasable.models.core_rows import Named
+from erasable.models.core_rows import NamedRows
 from erasable.models.model import Model
 from erasable.operations.requests import Request
 from erasable.service.settings import Role
@@ -148,10 +148,10 @@ class Erasure(Request):
 
     identities: tuple[Identity, ...] = ()
 
-    def named_in(self, model: Model) -> Named:
+    def named_in(self, model: Model) -> NamedRows:
         """See ``Request``; an identity that is not stored is no error."""
         ids, subjects = keys_in(model, self.identities)
-        return Named(len({*self.identities}), 0, model.named(ids, subjects).found)
+        return NamedRows(len({*self.identities}), 0, model.named(ids, subjects).found)
 
 
 class State(StrEnum):

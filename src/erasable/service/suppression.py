@@ -22,7 +22,7 @@ from typing import Any
 from erasable.core.arrays import ColumnLike
 from erasable.core.names import Key, Steps, owners_of
 from erasable.errors import InputError, StoreError
-from erasable.models.core_rows import Named
+from erasable.models.core_rows import NamedRows
 from erasable.models.inputs import as_key_column, as_subject_column
 from erasable.models.model import Model
 from erasable.models.reports import ForgetReport
@@ -198,7 +198,7 @@ class ListedPeople(Request):
 
     listed: SuppressionList | None = None
 
-    def named_in(self, model: Model) -> Named:
+    def named_in(self, model: Model) -> NamedRows:
         """See ``Request``."""
         return model.named([], []) if self.listed is None else model.named(*self.listed.stored_in(model))
 

@@ -80,7 +80,7 @@ def refuse_other_names(path: str, facts: os.stat_result) -> None:
 
 
 def erase(disk: Disk, path: str, facts: os.stat_result) -> None:
-    """A file overwritten, then its name removed; that this is durable is for the caller's next folder fsync."""
+    """Overwrite a file, then remove its name. The caller's next fsync of the folder makes the removal durable."""
     if stat.S_ISREG(facts.st_mode):
         descriptor = disk.open_to_overwrite(path)
         try:
@@ -115,7 +115,7 @@ def has_leftovers(place: Place, parts_of: PartsOf | None) -> bool:
 
 
 def refuse_lost_head(place: Place) -> None:
-    """Ask the user, where there is no head, but what it held before: no crash leads there, and it may be all there is.
+    """Refuse if the head is missing but its old content exists: no crash causes this, and it may be the only copy.
 
     Raises
     ------
@@ -236,9 +236,9 @@ class Writer:
         return read_settled(self._place, lambda head, _: parse(head, self._fetch(limit)), limit)
 
     def replace(self, pieces: Pieces, parts: Mapping[str, Pieces] = _NO_PARTS, *, mode: int | None = PRIVATE) -> None:
-        """The path holds the new bytes, durably, and the old ones are erased, once this returns.
+        """Replace what the path holds; on return the new bytes are durable and the old ones erased.
 
-        What is replaced hands on its permissions, owner, group, access list and attributes. Who is neither its owner
+        The new file takes over permissions, owner, group, access list and attributes. A caller who is neither the owner
         nor the administrator becomes the owner.
 
         Parameters
@@ -281,9 +281,9 @@ class Writer:
                 close_quietly(self._disk, old)
 
     def make_durable(self) -> None:
-        """What the path holds survives a loss of power once this returns, also if whoever wrote it was killed before.
+        """Make what the path holds durable, even if the process that wrote it was killed.
 
-        For an answer that rests on what is there although nothing had to be written.
+        Call it when the answer depends on existing content and nothing was written.
         """
         self._check_usable()
         place = self._place

@@ -22,7 +22,7 @@ from erasable.core.names import Label, read_label
 from erasable.core.selector import Decisions, Progress, RawRows
 from erasable.errors import ConfigurationError, StateFormatError, VerificationError
 from erasable.models.inputs import Labels, Names
-from erasable.models.selections.leverage import GridSelection, grid_of, read_order
+from erasable.models.selections.leverage import GridSelection, read_grid, read_order
 from erasable.models.strategies import Positions, SelectionResult
 
 if TYPE_CHECKING:
@@ -226,7 +226,7 @@ class Independent(GridSelection):
         if key is None:
             raise ConfigurationError("independent selection needs a key.")
         return cls(
-            grid_of(meta),
+            read_grid(meta),
             int(meta["capacity_units"]),
             float.fromhex(meta["rate"]),
             key,

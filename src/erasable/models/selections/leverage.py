@@ -129,7 +129,7 @@ class GridSelection(Selection):
         }
 
 
-def grid_of(meta: dict[str, Any]) -> Grid:
+def read_grid(meta: dict[str, Any]) -> Grid:
     """The grid that metadata describe. Values of other types may raise anything."""
     return Grid(int(meta["n_features"]), int(meta["bits"]), bool(meta["intercept"]), read_scaling(meta["scaling"]))
 
@@ -265,7 +265,7 @@ class Leverage(GridSelection):
     def read(cls, meta: dict[str, Any]) -> Self:
         """What :meth:`describe` wrote. Values of other types may raise anything."""
         return cls(
-            grid_of(meta),
+            read_grid(meta),
             int(meta["capacity_units"]),
             float.fromhex(meta["threshold"]),
             float.fromhex(meta["sample_rate"]),
