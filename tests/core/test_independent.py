@@ -113,7 +113,7 @@ def test_a_class_that_is_rare_is_kept_more_and_the_number_of_rows_stays():
 def test_the_inverse_of_public_moments_is_correctly_rounded(written):
     S = np.frombuffer(written, dtype=np.float32).astype(np.float64).reshape(D, D)
     W = inverse_moments(S)
-    units = int(math.ldexp(float(sum(S.diagonal().tolist())) / D, 30))
+    units = int(sum(map(Fraction, S.diagonal().tolist())) * 2**30 / D)
     exact = fmpq_mat(D, D, [fmpq(int(v), 1) for v in np.rint(S * 2**40).ravel()]) + units * fmpq_mat(
         D, D, [fmpq(int(i == j), 1) for i in range(D) for j in range(D)]
     )
@@ -127,8 +127,16 @@ def test_the_inverse_of_public_moments_is_correctly_rounded(written):
 @pytest.mark.parametrize("entries", [(1.0, 0.0, -0.1), (0.1, 0.5, 0.1), (2.0, 0.0, 2.0), (0.0, 0.0, 0.0)])
 def test_a_matrix_that_cannot_be_second_moments_is_refused(entries):
     S = np.array([[entries[0], entries[1]], [entries[1], entries[2]]])
+    for refused in (lambda: inverse_moments(S), lambda: Rarity(matrix=S.astype("<f4").tobytes())):
+        with pytest.raises(ConfigurationError, match="positive semidefinite"):
+            refused()
+
+
+@pytest.mark.parametrize("other", [0.0, math.nan, math.inf])
+def test_a_matrix_that_is_not_symmetric_or_not_finite_is_refused(other):
+    S = np.array([[0.5, 0.25], [other, 0.5]], dtype="<f4")
     with pytest.raises(ConfigurationError, match="positive semidefinite"):
-        inverse_moments(S)
+        Rarity(matrix=S.tobytes())
 
 
 @given(st.floats(1e-20, 1e5))

@@ -170,6 +170,8 @@ def test_rows_out_of_their_order_are_found():
         ({"rate": 1.0, "balance": 1.0, "class_shares": (("a", 0.5), ("b", 0.5))}, "nothing to balance"),
         ({"rarity": Rarity((0, 0))}, "2 numbers for 3 columns"),
         ({"mean_rarity": 0.0}, "mean rarity must be"),
+        ({"mean_rarity": 5e-324}, "mean rarity must be"),
+        ({"class_shares": (("a", 5e-324), ("b", 0.5))}, "every share in class_shares"),
     ],
 )
 def test_what_cannot_be_is_refused(options, message):

@@ -58,6 +58,8 @@ class Rarity:
             raise ConfigurationError(
                 f"a public second moment must lie between 2**{LEAST_EXPONENT} and 2**{MOST_EXPONENT}."
             )
+        if self.matrix is not None:
+            _regularised(self.moments)
 
     @property
     def moments(self) -> Float64s:
@@ -129,28 +131,36 @@ def nearest_power(moment: float) -> int:
 def inverse_moments(S: Float64s) -> Float32s:
     """The inverse of public second moments, regularised, every entry the float32 nearest to the exact one.
 
-    *Definition*: ``S`` plus ``2**-10`` of its mean diagonal on the diagonal, rounded to a multiple of ``2**-40``; the
-    inverse of that, rounded to float32. Rows lie in the unit ball, so no moment is above one.
+    *Definition*: ``2**40 S``, rounded to integers, plus ``floor(2**30 trace(S) / d)`` on the diagonal, which is
+    ``2**-10`` of its mean; ``2**40`` times the inverse of that, rounded to float32.
 
     Raises
     ------
     ConfigurationError
-        When ``S`` cannot be a matrix of second moments: not positive semidefinite, or with moments above one.
+        When ``S`` cannot be a matrix of second moments of rows in the unit ball: not symmetric or not positive
+        semidefinite, or with moments above one.
     """
+    H, least = _regularised(S)
+    return solve_weights(H, np.eye(len(S)), _INVERSE_BITS, least)
+
+
+def _regularised(S: Float64s) -> tuple[Float64s, int]:
+    """The integers that are inverted, and a lower bound on their eigenvalues; refused if there is none."""
     d = len(S)
-    refusal = "moments must be second moments of rows in the unit ball: a positive semidefinite matrix, none above 1."
-    mean = float(sum(S.diagonal().tolist())) / d
-    if not (np.abs(S).max() <= 1.0 and mean >= 2.0**-20):
-        raise ConfigurationError(refusal)
-    units = int(math.ldexp(mean, _INVERSE_BITS - 10))
+    with np.errstate(invalid="ignore"):  # NaN fails every comparison
+        fits = bool((S == S.T).all() and np.abs(S).max() <= 1.0)
+    trace = sum(map(Fraction, S.diagonal().tolist()), Fraction(0)) if fits else Fraction(0)
+    units = int(trace * 2 ** (_INVERSE_BITS - 10) / d)
     H = np.asfortranarray(np.rint(np.ldexp(S, _INVERSE_BITS)))
     H.flat[:: d + 1] += units
     least = units // 2  # rounding has moved the eigenvalues by at most d / 2
     lowered = H.copy(order="F")
     lowered.flat[:: d + 1] -= least
-    if factorise(lowered) is None:
-        raise ConfigurationError(refusal)
-    return solve_weights(H, np.eye(d), _INVERSE_BITS, least)
+    if trace * 2**20 < d or factorise(lowered) is None:
+        raise ConfigurationError(
+            "moments must be second moments of rows in the unit ball: a positive semidefinite matrix, none above 1."
+        )
+    return H, least
 
 
 def kept(

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from erasable.models.heads.linear import ExactSums
 
 _BLOCK = 2**20  # numbers looked at together
+_LEAST_SHARE, _LARGEST_MEAN = 2.0**-100, 2.0**200  # so that no slope and no tilt overflows
 
 
 @dataclass(frozen=True)
@@ -77,10 +78,10 @@ class Independent(GridSelection):
             raise ConfigurationError("balance needs class_shares: the public share of each class.")
         if self.balance and self.rate == 1.0:
             raise ConfigurationError("rate=1 keeps every row, so there is nothing to balance: leave balance out.")
-        if self.class_shares is not None and not all(0.0 < share <= 1.0 for _, share in self.class_shares):
-            raise ConfigurationError("every share in class_shares must be above 0 and at most 1.")
-        if not 0.0 < self.mean_rarity < np.inf:
-            raise ConfigurationError("the mean rarity must be a positive number.")
+        if self.class_shares is not None and not all(_LEAST_SHARE <= share <= 1.0 for _, share in self.class_shares):
+            raise ConfigurationError("every share in class_shares must be above 0 (2**-100 or more) and at most 1.")
+        if not 1.0 / _LARGEST_MEAN <= self.mean_rarity <= _LARGEST_MEAN:
+            raise ConfigurationError("the mean rarity must be between 2**-200 and 2**200.")
         moments = self.rarity.exponents
         if moments is not None and len(moments) != self.grid.n_features:
             raise ConfigurationError(f"moments has {len(moments)} numbers for {self.grid.n_features} columns.")
@@ -232,6 +233,6 @@ class Independent(GridSelection):
             key,
             Rarity(tuple(map(int, moments))) if isinstance(moments, list) else Rarity(),
             float.fromhex(meta["mean_rarity"]),
-            float.fromhex(meta["balance"]),
+            float.fromhex(meta["balance"]) + 0.0,  # minus zero, which no estimator writes, is then not canonical
             None if shares is None else tuple(zip(classes, map(float.fromhex, shares), strict=True)),
         )
