@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from erasable import ErasableClassifier, ModelFile, load, verify
+from erasable import ErasableClassifier, ErasableRegressor, ModelFile, load, verify
 from erasable.core.layout import read_meta
 from erasable.errors import ChangedMeanwhileError, StateFormatError, StoreError
 from erasable.estimators.files import estimator_of
@@ -89,6 +89,53 @@ def ids_of(shard):
     ends = [0, *np.frombuffer(found["ids.ends"][2], "<i8").tolist()]
     texts = [raw[a:b] for a, b in itertools.pairwise(ends)]
     return [t.decode() for t in texts] if meta["id_kind"] == "str" else texts
+
+
+# -- format version 2 --------------------------------------------------------------------------------------------
+
+
+def independent(kind, n=60):
+    """A model of independent selection with most of the rows, and some that are weighted."""
+    options = {"selection": "independent", "rate": 0.9, "random_state": 5}
+    X = np.random.default_rng(3).standard_normal((n, WIDTH - 1))
+    y, names = (
+        np.array(["a", "b", "c"])[np.arange(n) % 3],
+        {"ids": range(n), "subjects": [f"s{i % 5}" for i in range(n)]},
+    )
+    match kind:
+        case "matrix":
+            moments = np.array([[3, 1, 0], [1, 3, -1], [0, -1, 2]]) / 8
+            return ErasableClassifier(**options, moments=moments, class_weight={"a": 2.0, "z": 3.0}).fit(X, y, **names)
+        case "balance":
+            shares = {"a": 0.5, "b": 0.25, "c": 0.125, "d": 0.125}
+            model = ErasableClassifier(**options, loss="logistic", balance=0.5, class_shares=shares)
+            return model.fit(X, y, **names)
+        case _:
+            model = ErasableRegressor([(-9.0, 9.0)] * 2, **options)
+            return model.fit(X, X[:, :2], **names, sample_weight=1.0 + np.arange(n) % 2)
+
+
+@pytest.mark.parametrize("kind", ["matrix", "balance", "regression"])
+def test_rows_of_independent_selection_are_divided_too(kind, tmp_path):
+    model, path = independent(kind), tmp_path / "m.erasable"
+    state = model._model.snapshot()
+    head, parts = divided(model)
+    meta = read_meta(head)
+    assert (meta["format"], meta["version"]) == ("erasable-model", 2)
+    assert [ids_of(part) for part in parts.values()] == leaves(state.ids, 4)
+    again = from_files(head, parts.__getitem__)
+    assert again.to_bytes() == state.to_bytes()
+    assert written(files_of(again)) == (head, parts)
+    model.save(path)
+    assert inspect(path).digest == model.state_digest() == verify(load(path)).digest
+    assert inspect(path).files == len(parts) + 1
+    gone = state.ids[7]
+    report = ModelFile(path).forget(ids=[gone])
+    assert report.core_rows_removed == 1
+    model.forget(ids=[gone])
+    assert path.read_bytes() == divided(model)[0]
+    assert len(set(divided(model)[1]) - set(parts)) <= 1  # one shard is another, or none is left of it
+    assert load(path).state_digest() == model.state_digest()
 
 
 # -- the law -----------------------------------------------------------------------------------------------------
@@ -387,7 +434,7 @@ def test_learning_more_through_a_file_with_shards(tmp_path):
     ModelFile(one).learn([Block(0, 30), Block(30, 80)], new=new)
     assert two.read_bytes() == one.read_bytes()
     assert {p.name for p in side_files(two).parts.iterdir()} == {p.name for p in side_files(one).parts.iterdir()}
-    assert shards.is_sharded(read_meta(one.read_bytes())["format"])
+    assert shards.is_sharded(read_meta(one.read_bytes()))
 
 
 def test_shards_on_disk_that_are_damaged_or_gone_are_refused_and_extra_ones_left_alone(tmp_path):

@@ -46,7 +46,7 @@ from erasable.models.configuration import stored_map
 from erasable.models.inputs import ONE, uneven
 from erasable.models.model import Model
 from erasable.models.selections.leverage import read_grid
-from erasable.models.state import SHARDED, State, is_sharded, layout_named
+from erasable.models.state import State, is_sharded, layout_named
 from erasable.store import LARGEST, PRIVATE, Writer
 from erasable.store import read as read_file
 
@@ -71,11 +71,13 @@ class Files:
 
 
 def files_of(state: State) -> Files:
-    """One file, the canonical bytes; for a linear state above ``LARGEST_FILE`` bytes of rows a head and shards.
+    """One file, the canonical bytes; for a state on a grid above ``LARGEST_FILE`` bytes of rows a head and shards.
 
     *Law*: a pure function of the state.
     """
-    sizes = row_sizes(state.rows, state.configuration.grid) if state.layout.shardable else np.zeros(0, dtype=np.int64)
+    sizes = np.zeros(0, dtype=np.int64)
+    if state.layout.shardable and state.configuration.selection.grid is not None:
+        sizes = row_sizes(state.rows, state.configuration.grid)
     if sizes.sum() <= LARGEST_FILE:
         return Files(state.pieces)
     order = np.empty(len(state.ids), dtype=np.int32)
@@ -84,7 +86,7 @@ def files_of(state: State) -> Files:
         order[index] = k
         pieces = _shard(state, index)
         shards[digest_of(pieces)] = pieces
-    meta = {**state.header(), "format": state.layout.format + SHARDED, "version": VERSION, "shards": list(shards)}
+    meta = {**state.header(), "format": state.layout.head_format, "shards": list(shards)}
     return Files(parts(meta, {**state.derived_tensors(), "order": ("I32", order)}), shards)
 
 
@@ -107,7 +109,7 @@ def shards_of(head: Buffer) -> list[str]:
     """Names of the files that a head refers to; none for a state in one file, or for what is no head at all."""
     try:
         meta, _ = parse(head)
-        names = meta["shards"] if is_sharded(meta["format"]) else []
+        names = meta["shards"] if is_sharded(meta) else []
         return [n for n in names if isinstance(n, str) and len(n) == 64 and not set(n) - set("0123456789abcdef")]
     except (StateFormatError, AttributeError, KeyError, RecursionError, TypeError, ValueError, OverflowError):
         return []
@@ -117,11 +119,11 @@ def _gathered(head: Buffer, fetch: Fetch) -> State:
     """The state of a head and its shards; its bytes are not compared with the head yet."""
     meta, tensors = parse(head)
     layout = layout_named(meta["format"])
-    check_format(meta, layout.format + SHARDED, VERSION)
+    check_format(meta, layout.head_format, layout.version)
     if meta["shards"] != shards_of(head) or len(set(meta["shards"])) < len(meta["shards"]):
         raise StateFormatError("it names shards by something that is no SHA-256, or one of them twice.")
     order, grid = tensors["order"], read_grid(meta)
-    n, labels = len(order), layout.labels
+    n, labels = len(order), "targets" if "target_ranges" in meta else "labels"
     found = []
     for k, name in enumerate(meta["shards"]):
         places = np.flatnonzero(order == k)
@@ -169,7 +171,8 @@ def _shard(state: State, index: list[int]) -> list[Piece]:
     """The bytes of a file with these rows, in the order in which they were learnt."""
     chosen = state.part(index)
     if state.configuration.head.classifies:  # numbers of classes are those of all rows
-        head = replace(state.configuration.head, class_weight=None)
+        head = state.configuration.head
+        head = head if head.class_weight is None else replace(head, class_weight=None)
         chosen = replace(chosen, configuration=replace(state.configuration, classes=state.classes, head=head))
     meta = {
         "format": SHARD,
@@ -253,7 +256,7 @@ def known_meta(head: Buffer) -> dict[str, Any]:
     """
     meta = read_meta(head)
     layout = layout_named(meta["format"])
-    check_format(meta, meta["format"], VERSION if is_sharded(meta["format"]) else layout.version)
+    check_format(meta, meta["format"], layout.version)
     return meta
 
 

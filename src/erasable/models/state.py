@@ -49,6 +49,9 @@ CallerCode = Any
 Parts = tuple[Configuration, tuple[Any, ...], tuple[Any, ...], tuple[Any, ...], Any, Any, Derived]
 
 
+SHARDED = "-sharded"  # ends the format of the head of several files in version 1
+
+
 @dataclass(frozen=True)
 class Layout:
     """Format version 2: any selection with any head, each described under its own name.
@@ -64,9 +67,7 @@ class Layout:
     needs : (str, str), optional
         The estimator to load a file with, and the code of the caller's that it brings: a file cannot hold code.
     shardable : bool
-        Whether a large state may be written as several files, whose head has the format ``"<format>-sharded"``.
-    labels : str
-        The tensor of the labels of rows.
+        Whether a large state on a grid is written as several files.
     """
 
     format: str = "erasable-model"
@@ -75,7 +76,11 @@ class Layout:
     pairs: tuple[tuple[str, str], ...] = ()
     needs: tuple[str, str] | None = None
     shardable: bool = False
-    labels: str = "labels"
+
+    @property
+    def head_format(self) -> str:
+        """The format of the head of several files; in version 2 that of one file."""
+        return self.format + (SHARDED if self.version == 1 else "")
 
     def header(self, state: State) -> dict[str, Any]:
         """The metadata of a state."""
@@ -191,12 +196,12 @@ class _CoreSet(Layout):
 
 
 _LINEAR = (("leverage", "squared"), ("leverage", "logistic"))
-_ANY = Layout()
+_ANY = Layout(shardable=True)
 _FUNCTION_CLASS = ("ErasableGeneralClassifier", "a function class")
 _LEARNER = ("CoreSetUnlearner", "a core-set map and a learner")
 _LAYOUTS = (
     _Linear("erasable-linear", 1, "linear", _LINEAR, shardable=True),
-    _Linear("erasable-regression", 1, "linear regression", (("leverage", "regression"),), None, True, "targets"),
+    _Linear("erasable-regression", 1, "linear regression", (("leverage", "regression"),), shardable=True),
     _Kernel("erasable-kernel", 1, "kernel", (("kernel", "kernel"),)),
     _General("erasable-general", 1, "general function class", (("general", "general"),), _FUNCTION_CLASS),
     _CoreSet("erasable-core-set", 1, "learner on a core set", (("core-set", "learner"),), _LEARNER),
@@ -204,10 +209,9 @@ _LAYOUTS = (
 )
 _BY_FORMAT = {layout.format: layout for layout in _LAYOUTS}
 _BY_PAIR = {pair: layout for layout in _LAYOUTS for pair in layout.pairs}
-SHARDED = "-sharded"  # ends the format of the head of several files
 #: What a model is called, by the format that its header names.
-KINDS = {layout.format: layout.kind for layout in _LAYOUTS}
-KINDS |= {layout.format + SHARDED: f"{layout.kind}, in several files" for layout in _LAYOUTS if layout.shardable}
+KINDS = {layout.head_format: f"{layout.kind}, in several files" for layout in _LAYOUTS if layout.shardable}
+KINDS |= {layout.format: layout.kind for layout in _LAYOUTS}
 
 
 def layout_of(c: Configuration) -> Layout:
@@ -225,9 +229,9 @@ def layout_named(form: str) -> Layout:
     return _BY_FORMAT[form.removesuffix(SHARDED)]
 
 
-def is_sharded(form: str) -> bool:
-    """Whether a header of this format is the head of several files."""
-    return form.endswith(SHARDED)
+def is_sharded(meta: dict[str, Any]) -> bool:
+    """Whether a header is the head of several files."""
+    return "shards" in meta
 
 
 def _columns(c: Configuration) -> dict[str, Any]:

@@ -176,7 +176,7 @@ def rows_of(
             keys_named(given, KEY_TYPES[meta[f"{role}_kind"]], spelling.get(role, ()))
             for given, role in ((ids, "id"), (subjects, "subject"))
         ]
-        if is_sharded(meta["format"]):
+        if is_sharded(meta):
             return rows_in_state(from_files(head, fetch), *asked)
         return stored_rows(meta, _names(meta, tensors), tensors, *asked)
 
@@ -221,7 +221,7 @@ def _inspected(head: Buffer, fetch: Fetch, rows: bool, learnt: int | None) -> In
     sizes = [len(head)]
     ranges = [(float.fromhex(low), float.fromhex(high)) for low, high in meta.get("target_ranges", ())]
     named: tuple[Sequence[Any], ...] = ((), (), ())
-    if is_sharded(meta["format"]):
+    if is_sharded(meta):
 
         def counted(name: str) -> Buffer:
             data = fetch(name)
