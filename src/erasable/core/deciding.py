@@ -324,7 +324,7 @@ class Run(ABC):
             self.add(G, chosen)  # Algorithm 1, line 6
             self.n_core += k
             self.selected.append(index[chosen])
-        self.taken(chosen)
+        self.after_chunk(chosen)
 
     def add(self, G: Matrix, chosen: Booleans) -> None:
         """Add the chosen rows to ``H``; where they wait to be added, :meth:`add_pending_rows` does it."""
@@ -336,8 +336,8 @@ class Run(ABC):
         """``H`` with all rows selected so far."""
         return self.H
 
-    def taken(self, chosen: Booleans) -> None:  # noqa: B027
-        """The chosen rows of a chunk were taken into ``H``."""
+    def after_chunk(self, chosen: Booleans) -> None:  # noqa: B027
+        """Called when the chosen rows of a chunk are in ``H``."""
 
     def one_by_one(self, G: Matrix, forced: Booleans) -> Booleans:
         """Which rows of a chunk are selected, every one decided exactly."""
@@ -451,7 +451,7 @@ class DenseRun(Run):
         self.pending, self.waiting = [rest], len(rest)
         return index, self.rows.take(index)
 
-    def taken(self, chosen: Booleans) -> None:
+    def after_chunk(self, chosen: Booleans) -> None:
         """See :class:`Run`."""
         self.wasted += int(np.count_nonzero(~chosen))
         if chosen.any():

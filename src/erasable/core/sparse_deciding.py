@@ -386,7 +386,7 @@ class SparseRun(Run):
             super().add(stacked(rows), np.concatenate(chosen))
         return self.H
 
-    def taken(self, chosen: Booleans) -> None:
+    def after_chunk(self, chosen: Booleans) -> None:
         """See :class:`Run`; the inverse follows when it is next asked, which after the last chunk it is not."""
         k = int(np.count_nonzero(chosen))
         self.wasted += len(chosen) - k

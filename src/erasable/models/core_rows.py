@@ -498,8 +498,8 @@ class CoreRows:
     # -- tables --------------------------------------------------------------------------------------------------
 
     def _start_tables(self) -> None:
-        self.place: NameTable[Row] = NameTable()
-        self.of_subject: NameTable[tuple[Key, ...]] = NameTable()
+        self.place: NameTable[Row] = NameTable()  # by id
+        self.of_subject: NameTable[tuple[Key, ...]] = NameTable()  # the ids of the rows of each subject
         self.class_counts: dict[Label, int] = {}  # in the order of the classes
         self.class_totals: dict[Label, int] = {}  # the weights of their rows, added up
         self.uneven = 0  # rows whose weight is not one

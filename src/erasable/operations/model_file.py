@@ -395,7 +395,7 @@ class ModelFile:
                 self._cache.model = None  # until the file holds this model
                 before = self._cache.digest(model) if digests else None
                 leaving: dict[Any, None] = {}
-                found = [t.found(model, leaving) for t in batch]
+                found = [t.collect_rows(model, leaving) for t in batch]
                 _, emptied = model.remove(list(leaving))
                 signing = self._key is not None and self._verify_first
                 # One snapshot is verified, written, signed and reported.

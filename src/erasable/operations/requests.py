@@ -140,7 +140,7 @@ class Ticket:
         self.requests, self.digests = requests, digests
         self._outcome: list[ForgetReport] | BaseException | None = None
 
-    def found(self, model: Model, leaving: dict[Any, None]) -> Counts:
+    def collect_rows(self, model: Model, leaving: dict[Any, None]) -> Counts:
         """Add the rows that the requests name to ``leaving`` and return the counts.
 
         If one of the requests is refused, none of their rows is added, and the error is their outcome.
@@ -148,10 +148,10 @@ class Ticket:
         counts, rows = [], dict[Any, None]()
         try:
             for request in self.requests:
-                asked = request.named_in(model)
-                fresh = [key for key in asked.found if key not in leaving and key not in rows]
+                named = request.named_in(model)
+                fresh = [key for key in named.found if key not in leaving and key not in rows]
                 rows.update(dict.fromkeys(fresh))
-                counts.append((asked.requested, len(fresh), asked.not_stored))
+                counts.append((named.requested, len(fresh), named.not_stored))
         except Exception as error:  # concerns this caller alone
             self.settle(error)
             return []
