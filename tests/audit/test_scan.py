@@ -194,6 +194,7 @@ MODELS = {
     "linear, wide grid": lambda: ErasableClassifier(threshold=0.002, grid_bits=18, scaling=40.0, fit_intercept=False),
     "linear, scales": lambda: ErasableClassifier(threshold=0.02, grid_bits=12, scaling=np.linspace(1, 2, 24)),
     "kernel": lambda: ErasableKernelClassifier(threshold=0.02, gamma=0.05, scaling=3.0),
+    "kernel, independent": lambda: ErasableKernelClassifier(selection="independent", rate=0.9, scaling=3.0),
     "general, linear": lambda: ErasableGeneralClassifier(LinearBall(radius=2.0, grid_bits=14), threshold=0.05),
     "general, numeric": lambda: ErasableGeneralClassifier(
         NumericClass(distance, fit_mean, name="ball"), threshold=0.05

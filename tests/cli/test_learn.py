@@ -436,21 +436,25 @@ def test_a_sorted_table_in_the_order_given_is_told_what_to_do(capsys, folder):
         assert sum(bool(re.search("long runs.*--order at", w)) for w in warnings) == told
 
 
-def test_independent_selection_forgets_to_the_file_of_all_other_rows(capsys, folder):
+@pytest.mark.parametrize("kernel", [[], ["--kernel", "rbf", "--scaling", "8"]], ids=["linear", "kernel"])
+def test_independent_selection_forgets_to_the_file_of_all_other_rows(capsys, folder, kernel):
     np.save("moments.npy", np.full(3, 1 / 3))
     shares = ["--balance", "0.5", "--class-share", "yes=0.25", "--class-share", "no=0.75"]
-    options = ["--selection", "independent", "--rate", "0.5", "--moments", "moments.npy", *shares]
-    learn = ["learn", put(table()), *LEARN, *options]
+    options = [*kernel, "--selection", "independent", "--rate", "0.5", "--moments", "moments.npy", *shares]
+    learn = ["learn", put(table()), *LEARN, *options, "--capacity", "0.25"]
     assert run(learn) == 0
     assert run(["inspect", MODEL]) == 0
-    assert "independent" in capsys.readouterr().out
+    said_of_model = capsys.readouterr().out
+    assert "independent" in said_of_model
+    assert re.search(r"capacity +0\.25\n", said_of_model)
     leaving = core_ids()[:3]
     assert run(["forget", MODEL, *(word for i in leaving for word in ("--id", str(i)))]) == 0
     rest = table().filter(pa.compute.invert(pa.compute.is_in(table()["row_id"], pa.array(leaving))))
-    assert run(["learn", put(rest, "rest.parquet"), *LEARN[:-1], "rest.erasable", *options]) == 0
+    fresh = ["learn", put(rest, "rest.parquet"), *LEARN[:-1], "rest.erasable", *options, "--capacity", "0.25"]
+    assert run(fresh) == 0
     assert content() == content("rest.erasable")
     with refused(capsys, folder) as no:
-        no([*learn, "--skip-known", "--rate", "0.4"], 2, "rate")
+        no([*learn, "--skip-known", "--rate", "0.4"], 2, "changed since")
         no(["learn", "data.parquet", *LEARN[:-1], "new.erasable", "--rate", "0.4"], 2, "for independent selection")
         no(
             ["learn", "data.parquet", *LEARN[:-1], "new.erasable", *options, "--threshold", "1"],

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from erasable.core.grid import Grid, sparse_rows
-from erasable.core.independent import Rarity, inverse_moments, kept, nearest_power, screened, tilts_of
+from erasable.core.independent import IndependentRule, Rarity, inverse_moments, kept, nearest_power, screened, tilts_of
+from erasable.core.kernels import REACH, Points
 from erasable.core.selector import RawRows
 from erasable.core.sums import to_float32
 from erasable.errors import ConfigurationError
@@ -97,6 +98,22 @@ def test_ten_thousand_rows_are_decided_as_in_rational_arithmetic(r):
     expected = [oracle.keeps(g, h, 0.5, 0.7, BITS, moments(r), matrix(r)) for g, h in zip(rows, hashes, strict=True)]
     assert found.tolist() == expected
     assert 2_000 <= decisions.exact < 2_100  # the ties, and hardly anything else
+    assert 0.1 < found.mean() < 0.9
+
+
+def test_points_are_decided_as_in_rational_arithmetic_up_to_the_longest():
+    rng, r = np.random.default_rng(1), Rarity((-2, 9, 0, 20))
+    rows = rng.integers(-REACH // 2, REACH // 2, size=(2_000, D), dtype=np.int32) >> rng.integers(
+        0, 24, size=(2_000, 1)
+    )
+    rows[0] = REACH, 0, 0, 0
+    rule = IndependentRule(0.7, 0, r, 64.0)
+    hashes = rng.integers(0, 2**64, size=len(rows), dtype=np.uint64)
+    hashes[::5] = [tied(g, 1.0, rule.slope, r)[0] for g in rows[::5]]
+    found, decisions = rule.decided(rows, Points(D, BITS), hashes, np.zeros(len(rows)))
+    expected = [oracle.keeps(g, h, 1.0, rule.slope, BITS, moments(r), None) for g, h in zip(rows, hashes, strict=True)]
+    assert found.tolist() == expected
+    assert decisions.screened == 0
     assert 0.1 < found.mean() < 0.9
 
 

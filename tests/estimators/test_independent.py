@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.metrics import log_loss
 
-from erasable import ErasableClassifier, ErasableRegressor, load, verify
+from erasable import ErasableClassifier, ErasableKernelClassifier, ErasableRegressor, load, verify
 from erasable.errors import ConfigurationError, InputError, InputTypeError
 from erasable.models.strategies import Head
 from erasable.operations.export import export
@@ -26,12 +26,24 @@ def classifier(**options):
     return ErasableClassifier(selection="independent", **{"rate": 0.3, **options})
 
 
+def kernel(**options):
+    return ErasableKernelClassifier(selection="independent", **{"rate": 0.3, **options})
+
+
+def product(A, B):
+    """A kernel of the caller's: sums in one order, whatever else is in the call."""
+    return sum(np.multiply.outer(A[:, j], B[:, j]) for j in range(A.shape[1]))
+
+
 KINDS = {
     "squared": classifier(),
     "logistic": classifier(loss="logistic", alpha=0.1, moments=MOMENTS["columns"]),
     "balanced": classifier(loss="logistic", balance=1.0, class_shares=SHARES, moments=MOMENTS["matrix"]),
     "half balanced": classifier(balance=0.5, class_shares=SHARES),
     "every row": classifier(rate=1.0),
+    "kernel": kernel(gamma=0.5),
+    "balanced kernel": kernel(balance=1.0, class_shares=SHARES, moments=np.ones(D)),
+    "kernel function": kernel(kernel=product, balance=0.5, class_shares=SHARES),
     "regression": ErasableRegressor((-9.0, 9.0), selection="independent", rate=0.3, moments=MOMENTS["columns"]),
 }
 
@@ -70,13 +82,14 @@ def test_a_file_goes_on_where_the_model_stopped(kind, tmp_path):
     model, y = clone(KINDS[kind]), labels(KINDS[kind])
     model.fit(X[:300], y[:300], ids=IDS[:300])
     model.save(tmp_path / "m")
-    again = load(tmp_path / "m")
+    again = load(tmp_path / "m", like=clone(model) if kind == "kernel function" else None)
     assert again.state_digest() == model.state_digest()
     again.partial_fit(X[300:], y[300:], ids=IDS[300:])
     assert again.state_digest() == clone(model).fit(X, y, ids=IDS).state_digest()
     assert load(tmp_path / "m", like=clone(model)).state_digest() == model.state_digest()
-    with pytest.raises(ConfigurationError, match="rate"):
+    with pytest.raises(ConfigurationError, match="other parameters"):
         load(tmp_path / "m", like=clone(model).set_params(rate=0.5))
+    assert again.model_.format_version == 2
 
 
 def test_without_ids_rows_are_numbered_by_fit_alone():
@@ -88,14 +101,16 @@ def test_without_ids_rows_are_numbered_by_fit_alone():
         by_position.partial_fit(X, Y)
 
 
-@pytest.mark.parametrize("loss", ["squared", "logistic"])
+@pytest.mark.parametrize("loss", ["squared", "logistic", "kernel"])
 @pytest.mark.parametrize("classes", [2, 4])
 def test_predictions_take_the_balance_back(loss, classes):
     rng = np.random.default_rng(1)
     y = rng.choice(classes, size=3000, p=[0.7, *np.full(classes - 1, 0.3 / (classes - 1))])
     rows = rng.normal(size=(3000, 3)) + np.eye(4)[y][:, :3]
     shares = {0: 0.75, **dict.fromkeys(range(1, classes), 0.25 / (classes - 1))}
-    model = classifier(loss=loss, balance=1.0, class_shares=shares).fit(rows, y)
+    options = {"balance": 1.0, "class_shares": shares}
+    model = kernel(gamma=0.1, **options) if loss == "kernel" else classifier(loss=loss, **options)
+    model.fit(rows, y)
     tilts = model.model_.selection.tilts_of(model.classes_)
     raw = model.model_.head.scores(model.model_, rows)
     raw = raw if classes > 2 else raw[:, 0]
@@ -151,15 +166,50 @@ def test_what_cannot_be_is_refused_and_changes_nothing(options, message):
     assert model.state_digest() == before
 
 
-def test_a_label_without_a_share_is_refused():
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"threshold": 1.0}, "threshold cannot be set"),
+        ({"order": "given"}, "order"),
+        ({"rate": 0.0}, "rate must be"),
+        ({"moments": np.eye(D)}, "no matrix"),
+        ({"balance": 1.0}, "needs class_shares"),
+        ({"class_shares": SHARES, "classes": ["a", "b"]}, "class_shares must name"),
+        ({"selection": "other"}, "selection must be"),
+        ({"selection": "leverage"}, "rate are for independent selection"),
+    ],
+)
+def test_a_kernel_refuses_what_cannot_be_and_changes_nothing(options, message):
+    model = kernel().fit(X, Y)
+    before = model.state_digest()
+    model.set_params(**options)
+    with pytest.raises(ConfigurationError, match=message):
+        model.fit(X, Y)
+    assert model.state_digest() == before
+    with pytest.raises(ConfigurationError):
+        model.partial_fit(X, Y, ids=IDS + N * 7)
+    assert model.state_digest() == before
+
+
+@pytest.mark.parametrize("make", [classifier, kernel])
+def test_a_file_of_the_other_kind_is_refused(make, tmp_path):
+    make().fit(X, Y).save(tmp_path / "m")
+    other = kernel if make is classifier else classifier
+    with pytest.raises(ConfigurationError, match="another kind"):
+        load(tmp_path / "m", like=other())
+
+
+@pytest.mark.parametrize("make", [classifier, kernel])
+def test_a_label_without_a_share_is_refused(make):
     with pytest.raises(InputError):
-        classifier(balance=1.0, class_shares={"rare": 0.25, "other": 0.75}).fit(X, Y)
+        make(balance=1.0, class_shares={"rare": 0.25, "other": 0.75}).fit(X, Y)
 
 
-def test_the_guarantee_names_all_surviving_rows():
-    model = classifier()
+@pytest.mark.parametrize("make", [classifier, kernel])
+def test_the_guarantee_names_all_surviving_rows(make):
+    model = make()
     assert "all surviving rows" in str(model.guarantee)
-    assert model.fit(X, Y).guarantee == model.guarantee != ErasableClassifier().guarantee
+    assert model.fit(X, Y).guarantee == model.guarantee != type(model)().guarantee
 
 
 def test_an_export_takes_the_balance_back_or_is_refused(tmp_path):

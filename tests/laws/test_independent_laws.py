@@ -1,4 +1,7 @@
-"""Independent selection: forgetting equals learning all surviving rows, in any batches and any order, byte for byte."""
+"""Independent selection: forgetting equals learning all surviving rows, in any batches and any order, byte for byte.
+
+For rows on a grid with every head, and for points with a kernel.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +19,12 @@ from sklearn.base import clone
 from erasable import ErasableClassifier
 from erasable.core.grid import Grid
 from erasable.core.independent import Rarity
-from erasable.errors import ConfigurationError, EmptiedClassWarning, VerificationError
+from erasable.core.kernels import Kernel, Points
+from erasable.errors import ConfigurationError, EmptiedClassWarning, InputError, VerificationError
 from erasable.models.configuration import Configuration
-from erasable.models.heads import Logistic, Regression, Squared
+from erasable.models.heads import KernelRidge, Logistic, Regression, Squared
 from erasable.models.model import Model
-from erasable.models.selections import Independent
+from erasable.models.selections import Independent, IndependentPoints
 from erasable.models.state import State
 
 D, N = 3, 24
@@ -34,7 +38,13 @@ TARGETS = X[:, 0] * 2
 IDS = [f"row {i}" for i in range(N)]
 SUBJECTS = [f"person {i % 7}" for i in range(N)]
 
-HEADS = {"squared": Squared(), "logistic": Logistic(2**20), "regression": Regression(((-20.0, 20.0),))}
+HEADS = {
+    "squared": Squared(),
+    "logistic": Logistic(2**20),
+    "regression": Regression(((-20.0, 20.0),)),
+    "kernel": KernelRidge(),
+}
+POINTS = Points(D, 12), Kernel("rbf", 0.5)
 MATRIX = (np.array([[2, 1, 0], [1, 3, -1], [0, -1, 4]], dtype=np.float32) / 8).tobytes()
 RARITIES = {"uniform": Rarity(), "columns": Rarity((-2, -3, -1)), "matrix": Rarity(matrix=MATRIX)}
 
@@ -42,7 +52,8 @@ RARITIES = {"uniform": Rarity(), "columns": Rarity((-2, -3, -1)), "matrix": Rari
 def configuration(head, rarity, *, balance=0.0, rate=0.4, key=3):
     shares = tuple(zip(CLASSES, (0.75, 0.25), strict=True)) if balance else None
     mean = 1.0 if rarity == "uniform" else 3.0
-    selection = Independent(GRID, 2**20, rate, key, RARITIES[rarity], mean, balance, shares)
+    rule = rate, key, RARITIES[rarity], mean, balance, shares
+    selection = IndependentPoints(*POINTS, 2**27, *rule) if head == "kernel" else Independent(GRID, 2**20, *rule)
     return Configuration(selection, HEADS[head], CLASSES if balance else None, order_key=key)
 
 
@@ -52,7 +63,7 @@ CONFIGURATIONS = [
     for rarity in RARITIES
     for balance in (0.0, 0.5, 1.0)
     for rate in (0.4, 1.0)
-    if not (balance and (head == "regression" or rate == 1.0))
+    if not (balance and (head == "regression" or rate == 1.0)) and (head, rarity) != ("kernel", "matrix")
 ]
 configurations = st.sampled_from(CONFIGURATIONS)
 subsets = st.sets(st.integers(0, N - 1), min_size=1)
@@ -177,3 +188,29 @@ def test_rows_out_of_their_order_are_found():
 def test_what_cannot_be_is_refused(options, message):
     with pytest.raises(ConfigurationError, match=message):
         Independent(**{"grid": GRID, "units": 2**20, "rate": 0.1, "key": 3, **options})
+    with pytest.raises(ConfigurationError, match=message):
+        IndependentPoints(*POINTS, 2**27, **{"rate": 0.1, "key": 3, **options})
+
+
+def test_kernels_refuse_a_matrix_of_moments():
+    with pytest.raises(ConfigurationError, match="no matrix"):
+        configuration("kernel", "matrix")
+
+
+def test_points_that_make_the_kernel_matrix_unfit_refuse_the_whole_call():
+    few = replace(configuration("kernel", "uniform", rate=1.0).selection, units=N - 2)
+    model = learnt(Configuration(few, KernelRidge(), order_key=3), range(N - 2))
+    before = data(model)
+    with pytest.raises(ConfigurationError, match="too many for this capacity"):
+        learn(model, [N - 2, N - 1])
+    assert data(model) == before
+    many = learnt(configuration("kernel", "uniform", rate=1.0), range(N)).snapshot()
+    with pytest.raises(VerificationError, match="too many for this capacity"):
+        replace(many, configuration=model.configuration).verify()
+    odd = replace(few, units=2**27, kernel=Kernel("custom", function=lambda A, B: -(A @ B.T)))
+    model = Model(Configuration(odd, KernelRidge(), order_key=3))
+    with pytest.raises(InputError, match="not positive definite"):
+        learn(model, range(N))
+    assert len(model.core) == 0
+    with pytest.raises(VerificationError, match="not positive definite"):
+        replace(many, configuration=model.configuration).verify()

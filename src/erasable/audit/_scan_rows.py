@@ -135,15 +135,14 @@ def grid_in(meta: dict[str, Any], feature_map: str | None = None) -> Integers | 
     if meta.get("feature_map") != feature_map:
         return None
     try:
-        match meta.get("format"):
-            case "erasable-kernel":
-                return Points(int(meta["n_features"]), int(meta["bits"]), read_scaling(meta["scaling"]))
-            case "erasable-general":
-                of = meta["sampler"]["function_class"]
-                bits = int(of["grid_bits"])
-                if of["class"] == "kernel-ball":
-                    return Points(int(meta["n_features"]), bits, read_scaling(of["scaling"]))
-                return Grid(int(meta["n_features"]), bits, bool(of["fit_intercept"]), read_scaling(of["scaling"]))
+        if meta.get("format") == "erasable-kernel" or "kernel" in meta:
+            return Points(int(meta["n_features"]), int(meta["bits"]), read_scaling(meta["scaling"]))
+        if meta.get("format") == "erasable-general":
+            of = meta["sampler"]["function_class"]
+            bits = int(of["grid_bits"])
+            if of["class"] == "kernel-ball":
+                return Points(int(meta["n_features"]), bits, read_scaling(of["scaling"]))
+            return Grid(int(meta["n_features"]), bits, bool(of["fit_intercept"]), read_scaling(of["scaling"]))
         return Grid(int(meta["n_features"]), int(meta["bits"]), bool(meta["intercept"]), read_scaling(meta["scaling"]))
     except (ConfigurationError, AttributeError, KeyError, TypeError, ValueError, OverflowError):
         return None

@@ -229,15 +229,12 @@ class ModelOptions:
             refuse_options(
                 {"random_state": self.random_state}, "is the key of the hashed order, and --order given has none"
             )
-        linear = [
-            *("kappa", "horizon", "intercept", "loss", "alpha", "sample_rate", "class_weight"),
-            *("selection", "rate", "moments", "balance", "class_share"),
-        ]
+        linear = "kappa", "horizon", "intercept", "loss", "alpha", "sample_rate", "class_weight"
         if self.kernel is None:
             refuse_options({"gamma": self.gamma}, "is for kernels: name one with --kernel")
         else:
             wrong = {name: given.get(name) for name in linear} | {"weight": weight}
-            refuse_options(wrong, "is for linear models: a kernel has --threshold")
+            refuse_options(wrong, "is for linear models: a kernel has --threshold, or --selection and --rate")
         if self.threshold is not None:
             wrong = {"kappa": self.kappa, "horizon": self.horizon}
             refuse_options(wrong, "names a threshold, and --threshold gives it: leave one out")

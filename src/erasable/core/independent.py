@@ -7,6 +7,7 @@ A row on the grid with id ``i`` and label ``y`` is kept where
 ``rarity(x)`` is ``sum_j x_j**2 / 2**e_j`` with public exponents, ``x'Wx`` with a public matrix, or one; ``slope`` and
 ``tilt`` are float64 numbers. Both sides are dyadic rationals, so the comparison has one answer on every machine: it is
 made in float64 with a proven bound on the error, and in rationals for the few rows that the bound leaves open.
+:class:`IndependentRule` holds the public constants.
 
 Changes nothing it is given.
 """
@@ -14,7 +15,9 @@ Changes nothing it is given.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
@@ -25,15 +28,23 @@ import scipy.sparse as sp
 
 from erasable.core.arrays import Booleans, Float32s, Float64s, Matrix
 from erasable.core.grid import Grid
+from erasable.core.kernels import Points
 from erasable.core.keyed_hash import Hashes
-from erasable.core.selector import Decisions
+from erasable.core.names import Label
+from erasable.core.selector import Decisions, Progress, RawRows
 from erasable.core.sums import factorise, solve_weights
-from erasable.errors import ConfigurationError
+from erasable.errors import ConfigurationError, InputError, InputTypeError
+from erasable.validation import real_numbers
 
 #: Exponents of public moments: far beyond what rows on a grid can have, and far inside what float64 holds.
 LEAST_EXPONENT, MOST_EXPONENT = -100, 20
 _INVERSE_BITS = 40  # of the moments that are inverted
+_BLOCK = 2**20  # numbers looked at together
+_LEAST_SHARE, _LARGEST_MEAN = 2.0**-100, 2.0**200  # so that no slope and no tilt overflows
 _U32, _U64 = 2.0**-24, 2.0**-53
+
+#: How rows become integers: on a grid in the unit ball, or as points of a kernel.
+Lattice = Grid | Points
 
 
 @dataclass(frozen=True)
@@ -78,7 +89,7 @@ class Rarity:
         """Whether every row has rarity one."""
         return self.exponents is None and self.matrix is None
 
-    def approximate(self, rows: Matrix, grid: Grid) -> tuple[Float64s, Float64s]:
+    def approximate(self, rows: Matrix, grid: Lattice) -> tuple[Float64s, Float64s]:
         """The rarity of grid rows in float64, and how far each may be off.
 
         Errors follow Higham, sections 3.1 and 3.5, for any order of summation. Squares of grid integers are exact, and
@@ -104,7 +115,7 @@ class Rarity:
         bound = 2.1 * (2 * d + 4) * _U64 * norms * float(np.sqrt(np.square(W).sum()))
         return found.reshape(n), bound.reshape(n)
 
-    def exact(self, row: npt.NDArray[np.int64], grid: Grid) -> Fraction:
+    def exact(self, row: npt.NDArray[np.int64], grid: Lattice) -> Fraction:
         """The rarity of one dense grid row of features."""
         if self.uniform:
             return Fraction(1)
@@ -117,7 +128,7 @@ class Rarity:
         found: Fraction = max(Fraction(total), Fraction(0)) / 4**grid.bits
         return found
 
-    def _scales(self, grid: Grid) -> Float64s:
+    def _scales(self, grid: Lattice) -> Float64s:
         assert self.exponents is not None
         return np.ldexp(1.0, -np.array(self.exponents, dtype=np.int64) - 2 * grid.bits)
 
@@ -164,7 +175,7 @@ def _regularised(S: Float64s) -> tuple[Float64s, int]:
 
 
 def kept(
-    rows: Matrix, hashes: Hashes, tilts: Float64s | float, rarity: Rarity, slope: float, grid: Grid
+    rows: Matrix, hashes: Hashes, tilts: Float64s | float, rarity: Rarity, slope: float, grid: Lattice
 ) -> tuple[Booleans, Decisions]:
     """Which grid rows are kept, and how they were decided.
 
@@ -234,7 +245,7 @@ def screened(
 
 
 def keeps_exactly(
-    row: npt.NDArray[np.int64] | None, drawn: int, tilt: float, rarity: Rarity, slope: float, grid: Grid
+    row: npt.NDArray[np.int64] | None, drawn: int, tilt: float, rarity: Rarity, slope: float, grid: Lattice
 ) -> bool:
     """The comparison itself, in rationals, for the features of one grid row."""
     r = Fraction(1) if row is None else rarity.exact(row, grid)
@@ -246,7 +257,7 @@ def _limit(rarity: Float64s, tilts: Float64s | float, slope: float) -> Float64s:
     return limit
 
 
-def _dense(rows: Matrix, i: int, grid: Grid) -> npt.NDArray[np.int64]:
+def _dense(rows: Matrix, i: int, grid: Lattice) -> npt.NDArray[np.int64]:
     row: Any = rows[[i]]
     row = row.toarray() if sp.issparse(row) else np.asarray(row)
     features: npt.NDArray[np.int64] = row[0, : grid.n_features].astype(np.int64)
@@ -275,3 +286,140 @@ def tilts_of(shares: tuple[float, ...], balance: float) -> tuple[tuple[float, ..
     for share, tilt in zip(shares, tilts, strict=True):
         total += share * tilt
     return tuple(t / largest for t in tilts), largest / total
+
+
+@dataclass(frozen=True)
+class IndependentRule:
+    """The public constants by which each row is kept or not.
+
+    Attributes
+    ----------
+    rate : float
+        In (0, 1]: about the share of all rows that is kept. At 1 every row is.
+    key : int
+        The key of the hashes, which is that of the order of rows.
+    rarity : Rarity
+        The public second moments of the columns.
+    mean_rarity : float
+        The public mean of the rarity of rows.
+    balance : float
+        0, 0.5 or 1: how much rows of rare classes are favoured.
+    class_shares : tuple of pairs, optional
+        Each class with its public share, sorted by class.
+    """
+
+    rate: float
+    key: int
+    rarity: Rarity = field(default_factory=Rarity)
+    mean_rarity: float = 1.0
+    balance: float = 0.0
+    class_shares: tuple[tuple[Label, float], ...] | None = None
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.rate <= 1.0:
+            raise ConfigurationError("rate must be above 0, and at most 1, which keeps every row.")
+        if self.balance not in (0.0, 0.5, 1.0):
+            raise ConfigurationError("balance must be 0, 0.5 or 1.")
+        if self.balance and self.class_shares is None:
+            raise ConfigurationError("balance needs class_shares: the public share of each class.")
+        if self.balance and self.rate == 1.0:
+            raise ConfigurationError("rate=1 keeps every row, so there is nothing to balance: leave balance out.")
+        if self.class_shares is not None and not all(_LEAST_SHARE <= share <= 1.0 for _, share in self.class_shares):
+            raise ConfigurationError("every share in class_shares must be above 0 (2**-100 or more) and at most 1.")
+        if not 1.0 / _LARGEST_MEAN <= self.mean_rarity <= _LARGEST_MEAN:
+            raise ConfigurationError("the mean rarity must be between 2**-200 and 2**200.")
+
+    @cached_property
+    def tilts(self) -> tuple[dict[Label, float], float]:
+        """The factor of each class, and what makes up for it; see :func:`tilts_of`."""
+        if self.class_shares is None:
+            return {}, 1.0
+        labels, shares = zip(*self.class_shares, strict=True)
+        tilts, c = tilts_of(shares, self.balance)
+        return dict(zip(labels, tilts, strict=True)), c
+
+    @property
+    def looks_at_rows(self) -> bool:
+        """Whether the chance of being kept depends on the features of a row."""
+        return self.rate < 1.0 and not self.rarity.uniform
+
+    @property
+    def slope(self) -> float:
+        """The chance of being kept, divided by rarity and tilt."""
+        return self.tilts[1] * self.rate / self.mean_rarity
+
+    def tilts_of(self, classes: Sequence[Label]) -> Float64s | None:
+        """The factor of each of these classes; None without balance."""
+        of_class, _ = self.tilts
+        return np.array([of_class[label] for label in classes]) if self.balance else None
+
+    def decided(
+        self,
+        rows: Any,
+        lattice: Lattice,
+        hashes: Hashes,
+        labels: npt.NDArray[Any],
+        progress: Progress | None = None,
+    ) -> tuple[Booleans, Decisions]:
+        """Which rows are kept, and how they were decided; a block at a time.
+
+        ``rows`` are raw rows of a grid, or points.
+        """
+        n, total = len(rows), Decisions()
+        mask = np.zeros(n, dtype=bool)
+        step = max(1, _BLOCK // (lattice.n_features + 1) if self.looks_at_rows else n)
+        raw: RawRows | None = rows if isinstance(rows, RawRows) else None
+        quick = self.looks_at_rows and self.rarity.exponents is not None and raw is not None and not raw.sparse
+        for low in range(0, n, step):
+            left = np.arange(low, min(n, low + step))
+            tilts = self.tilts_of_rows(labels[left].tolist() if self.balance else ())
+            if quick and raw is not None:
+                X, factors = raw.approximate(low, int(left[-1]) + 1)
+                sure, is_open = screened(X, factors, hashes[left], tilts, self.rarity, self.slope, raw.grid)
+                mask[left] = sure
+                total.screened += int(np.count_nonzero(~is_open))
+                left, tilts = left[is_open], tilts[is_open] if isinstance(tilts, np.ndarray) else tilts
+            G: Any = None
+            if self.looks_at_rows:
+                G = rows[left] if raw is None else raw.take(left)
+            mask[left], how = self.kept(G, lattice, hashes[left], tilts)
+            total += how
+            if progress is not None:
+                progress(min(n, low + step), n)
+        return mask, total
+
+    def tilts_of_rows(self, labels: Sequence[Any]) -> Float64s | float:
+        """The factors of these labels; one without balance."""
+        if not self.balance:
+            return 1.0
+        return np.fromiter(map(self.tilts[0].__getitem__, labels), dtype=np.float64, count=len(labels))
+
+    def kept(
+        self, rows: Matrix | None, lattice: Lattice, hashes: Hashes, tilts: Float64s | float
+    ) -> tuple[Booleans, Decisions]:
+        """Which rows of integers are kept; None in their place if none is looked at."""
+        if self.rate == 1.0:
+            return np.ones(len(hashes), dtype=bool), Decisions(certified=len(hashes))
+        return kept(rows, hashes, tilts, self.rarity, self.slope, lattice)
+
+
+def rarity_of(moments: Any, n_features: int) -> Rarity:
+    """How unusual rows are, by public second moments: none, one for each column, or a matrix.
+
+    Raises
+    ------
+    ConfigurationError
+    """
+    if moments is None:
+        return Rarity()
+    found: Float64s = np.empty(0)
+    with suppress(InputError, InputTypeError):
+        found = real_numbers(moments, "moments")
+    if found.shape == (n_features,) and (found > 0).all():
+        return Rarity(tuple(map(nearest_power, found.tolist())))
+    if found.shape == (n_features, n_features) and (found == found.T).all():
+        return Rarity(matrix=found.astype("<f4").tobytes())
+    raise ConfigurationError(
+        f"moments must be a positive number for each of the {n_features} columns, or a symmetric matrix of their "
+        f"second moments; got {f'shape {found.shape}' if found.size else 'something else'}."
+    )

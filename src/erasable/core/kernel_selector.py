@@ -72,7 +72,7 @@ def check_points(n: int, units: int) -> None:
     if n > most_points(units):
         raise ConfigurationError(
             f"{n:,} core rows are too many for this capacity: kernel values are rounded to 2**-30, which is fine "
-            f"enough for up to {most_points(units):,} rows. Raise capacity or threshold."
+            f"enough for up to {most_points(units):,} rows. Raise capacity, or have fewer rows stored."
         )
 
 

@@ -18,7 +18,7 @@ from erasable.models.configuration import order_of
 from erasable.models.files import Code, mark_of, read_model
 from erasable.models.heads import Logistic, Regression, Squared
 from erasable.models.model import Model
-from erasable.models.selections import Independent, KernelDisagreement, Leverage
+from erasable.models.selections import Independent, IndependentSelection, KernelDisagreement, KernelPoints, Leverage
 
 
 def load(path: str | os.PathLike[str], *, like: object = None) -> Any:
@@ -99,12 +99,12 @@ def code_of(like: object) -> Code | None:
 def _made_for(model: Model) -> ErasableEstimator:
     """An estimator with the parameters of a model."""
     c, selection, head = model.configuration, model.configuration.selection, model.configuration.head
-    if isinstance(selection, KernelDisagreement):
+    if isinstance(selection, KernelPoints):
         kernel, points = selection.kernel, selection.points
         return ErasableKernelClassifier(
             kernel.name,
             capacity_of(selection.units, 2**KERNEL_BITS),
-            selection.threshold,
+            selection.threshold if isinstance(selection, KernelDisagreement) else None,
             gamma=kernel.gamma,
             nu=kernel.nu,
             degree=kernel.degree,
@@ -113,6 +113,7 @@ def _made_for(model: Model) -> ErasableEstimator:
             classes=c.classes,
             feature_names=c.feature_names,
             grid_bits=points.bits,
+            **(_independent(selection) if isinstance(selection, IndependentSelection) else {}),
             **order_of(c.order_key),
         )
     if not (isinstance(selection, Leverage | Independent) and isinstance(head, Squared | Logistic | Regression)):
@@ -134,25 +135,24 @@ def _made_for(model: Model) -> ErasableEstimator:
     if isinstance(head, Regression):
         one = len(set(head.target_ranges)) == 1
         return ErasableRegressor(head.target_ranges[0] if one else head.target_ranges, **selecting)
-    balancing: dict[str, Any] = {}
-    if isinstance(selection, Independent) and selection.class_shares is not None:
-        balancing = {"balance": selection.balance, "class_shares": dict(selection.class_shares)}
     alpha_units = head.alpha_units if isinstance(head, Logistic) else None
     return ErasableClassifier(
         classes=c.classes,
         loss=head.NAME,
         alpha=None if alpha_units in (None, selection.units) else capacity_of(alpha_units, 4**grid.bits),
         class_weight=dict(head.class_weight) if isinstance(head.class_weight, tuple) else head.class_weight,
-        **balancing,
         **selecting,
     )
 
 
-def _independent(selection: Independent) -> dict[str, Any]:
-    """The arguments of an estimator that name an independent selection, without those of the classes."""
+def _independent(selection: IndependentSelection) -> dict[str, Any]:
+    """The arguments of an estimator that name an independent selection."""
     rarity, moments = selection.rarity, None
     if rarity.exponents is not None:
         moments = np.ldexp(1.0, rarity.exponents)
     elif rarity.matrix is not None:
         moments = rarity.moments
-    return {"selection": selection.NAME, "rate": selection.rate, "moments": moments}
+    named = {"selection": "independent", "rate": selection.rate, "moments": moments}
+    if selection.class_shares is not None:
+        named |= {"balance": selection.balance, "class_shares": dict(selection.class_shares)}
+    return named

@@ -14,11 +14,14 @@ from erasable.coresets import SinglePass, Staged
 from erasable.errors import ConfigurationError, StateFormatError
 from erasable.estimators.base import ErasableClassifierBase
 from erasable.models.configuration import (
+    SELECTION_NAMES,
     Configuration,
     check_memory,
     fixed_classes,
     names_of_features,
     order_key,
+    refuse_rule,
+    rule_of,
     sorted_classes,
     warn_of_signs,
 )
@@ -27,7 +30,7 @@ from erasable.models.heads.general import FunctionClassFit, general_guarantee
 from erasable.models.heads.kernel import KernelRidge, kernel_guarantee
 from erasable.models.model import Model
 from erasable.models.reports import Guarantee
-from erasable.models.selections import FunctionClassSelection, KernelDisagreement
+from erasable.models.selections import FunctionClassSelection, IndependentPoints, KernelDisagreement
 from erasable.models.state import State, layout_of
 from erasable.validation import choice, positive_number, whole_number
 
@@ -51,8 +54,18 @@ class ErasableKernelClassifier(ErasableClassifierBase):
         positive definite, or whose values are too coarse for the capacity (float32, perhaps).
     capacity : float, default=0.1
         The regulariser, ``1 / (4 B**2)`` for a ball of radius B. Lower fits closer and stores more.
-    threshold : float, default=1.0
-        A row is kept while its disagreement D^2 is above this. Lower stores more.
+    threshold : float, optional
+        A row is kept while its disagreement D^2 is above this, by default 1.0. Lower stores more.
+    selection : "leverage" or "independent", default="leverage"
+        ``"leverage"``: a row is kept when the kept ones say little about it, as above. ``"independent"``: each row is
+        kept or not by the hash of its id and public numbers alone. Forgetting then equals learning *all* surviving
+        rows, also those that were never stored; ``partial_fit`` in any batches gives the state of one ``fit``.
+    rate, balance, class_shares
+        For independent selection, as in ``ErasableClassifier``. The head costs the cube of the number of stored rows,
+        so choose a small ``rate`` for many rows.
+    moments : array of shape (n_features,), optional
+        For independent selection: public second moments of the columns, divided by ``scaling``. Unusual rows are kept
+        more often.
     gamma : float, default=1.0
         ``exp(-gamma |x - z|^2)``; for Matern ``1 / length``; for poly ``(gamma x'z + coef0) ** degree``.
     nu : 0.5, 1.5 or 2.5, default=1.5
@@ -101,8 +114,13 @@ class ErasableKernelClassifier(ErasableClassifierBase):
         self,
         kernel: object = "rbf",
         capacity: float = 0.1,
-        threshold: float = 1.0,
+        threshold: float | None = None,
         *,
+        selection: str = "leverage",
+        rate: float | None = None,
+        moments: object = None,
+        balance: float = 0.0,
+        class_shares: object = None,
         gamma: float = 1.0,
         nu: float = 1.5,
         degree: int = 3,
@@ -118,6 +136,11 @@ class ErasableKernelClassifier(ErasableClassifierBase):
         self.kernel = kernel
         self.capacity = capacity
         self.threshold = threshold
+        self.selection = selection
+        self.rate = rate
+        self.moments = moments
+        self.balance = balance
+        self.class_shares = class_shares
         self.gamma = gamma
         self.nu = nu
         self.degree = degree
@@ -132,9 +155,10 @@ class ErasableKernelClassifier(ErasableClassifierBase):
 
     @property
     def guarantee(self) -> Guarantee:
-        """Exact system-aware unlearning, bitwise."""
-        fitted = self.__sklearn_is_fitted__()
-        return self._model.guarantee if fitted else kernel_guarantee(custom=callable(self.kernel))
+        """Exact unlearning, bitwise: against the surviving core rows, or against all surviving rows."""
+        if self.__sklearn_is_fitted__():
+            return self._model.guarantee
+        return kernel_guarantee(custom=callable(self.kernel), independent=self.selection == "independent")
 
     @property
     def dual_coef_(self) -> Any:
@@ -143,25 +167,35 @@ class ErasableKernelClassifier(ErasableClassifierBase):
 
     @property
     def threshold_(self) -> float:
-        """The threshold in force."""
+        """The threshold in force; independent selection has none."""
         return float(self._fitted("threshold_").configuration.selection.threshold)
 
     # -- how it learns -------------------------------------------------------------------------------------------
 
     def _configuration(self, n_features: int, classes: object) -> Configuration:
         """The configuration that the constructor arguments name; everything is checked."""
+        names, fixed = names_of_features(self, n_features), fixed_classes(self, classes)
+        selection = self._selection(n_features, fixed)
+        if isinstance(selection, IndependentPoints) and selection.class_shares is not None:
+            fixed = tuple(label for label, _ in selection.class_shares)
+        return Configuration(selection, KernelRidge(), fixed, names, None, order_key(self))
+
+    def _selection(self, n_features: int, classes: Any) -> KernelDisagreement | IndependentPoints:
+        """Return the selection that the constructor arguments name."""
         kernel = Kernel.of(self.kernel, gamma=self.gamma, nu=self.nu, degree=self.degree, coef0=self.coef0)
-        capacity, threshold = positive_number(self.capacity, "capacity"), positive_number(self.threshold, "threshold")
+        capacity = positive_number(self.capacity, "capacity")
         units = round(min(capacity, 2.0**21) * 2**KERNEL_BITS)
+        points = Points(n_features, whole_number(self.grid_bits, "grid_bits", 1, 20), plain_scaling(self.scaling))
+        if choice(self.selection, "selection", SELECTION_NAMES) == "independent":
+            return IndependentPoints(points, kernel, units, **rule_of(self, n_features, classes))
+        refuse_rule(self)
+        threshold = positive_number(1.0 if self.threshold is None else self.threshold, "threshold")
         if kernel.of_distance and capacity * threshold >= 1.0:
             raise ConfigurationError(
                 "nothing could ever be selected: no row's disagreement exceeds 1 / capacity = "
                 f"{1 / capacity:.6g}, and the threshold is {threshold:.6g}. Lower one of them."
             )
-        points = Points(n_features, whole_number(self.grid_bits, "grid_bits", 1, 20), plain_scaling(self.scaling))
-        names = names_of_features(self, n_features)
-        selection = KernelDisagreement(points, kernel, units, threshold)
-        return Configuration(selection, KernelRidge(), fixed_classes(self, classes), names, None, order_key(self))
+        return KernelDisagreement(points, kernel, units, threshold)
 
     def _start(self, X: MatrixLike, y: object, classes: ColumnLike, *, streaming: bool) -> Model:
         return Model(self._configuration(X.shape[1], classes))
@@ -171,8 +205,9 @@ class ErasableKernelClassifier(ErasableClassifierBase):
         given = self._configuration(there.selection.n_features, classes)
         if given.feature_names is None:
             given = replace(given, feature_names=there.feature_names)
-        free = classes is None and self.classes is None
-        if given != (replace(there, classes=None) if free else there):
+        if given.classes is None and given.selection == there.selection:
+            given = replace(given, classes=there.classes)
+        if given != there:
             raise ConfigurationError(
                 "parameters changed since the model was first fitted, which would make two models of it: set the old "
                 "values again, or start anew: with fit, or with another file."
@@ -184,7 +219,7 @@ class ErasableKernelClassifier(ErasableClassifierBase):
         return self._model.configuration.selection.kernel.function
 
     def _from_file(self, meta: dict[str, Any], head: Buffer, fetch: Fetch) -> Model:
-        self._check_kind(meta, "erasable-kernel")
+        self._check_kind(meta, "erasable-kernel", *(["erasable-model"] if "kernel" in meta else []))
         function = self.kernel if callable(self.kernel) else None
         return self._agreed(Model.restore(read_kernel(meta, head, function)))
 

@@ -102,7 +102,7 @@ class LinearEstimator(ErasableEstimator):
         check_unchanged(self, model.configuration, classes)
 
     def _from_file(self, meta: dict[str, Any], head: Buffer, fetch: Fetch) -> Model:
-        self._check_kind(meta, self.FORMAT, f"{self.FORMAT}-sharded", "erasable-model")
+        self._check_kind(meta, self.FORMAT, f"{self.FORMAT}-sharded", *([] if "kernel" in meta else ["erasable-model"]))
         return self._agreed(Model.restore(from_files(head, fetch), map_of(self)))
 
     # -- predicting ----------------------------------------------------------------------------------------------

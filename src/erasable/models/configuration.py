@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from erasable.core.arrays import ColumnLike, Float64s
+from erasable.core.arrays import ColumnLike
 from erasable.core.grid import Grid
-from erasable.core.independent import Rarity, nearest_power
+from erasable.core.independent import rarity_of
 from erasable.core.layout import canonical_json, read_json
 from erasable.core.names import (
     Label,
@@ -165,13 +165,7 @@ def configure(
 
 def leverage_of(given: Arguments, n_features: int, n_samples: int, *, streaming: bool) -> Leverage:
     """The selection that these arguments name, for rows with so many columns; see :func:`configure`."""
-    set_by_caller = [name for name in ("rate", "moments", "class_shares") if getattr(given, name, None) is not None]
-    set_by_caller += ["balance"] if getattr(given, "balance", 0.0) else []
-    if set_by_caller:
-        raise ConfigurationError(
-            f'{" and ".join(set_by_caller)} are for independent selection: give selection= "independent", or leave '
-            "them out."
-        )
+    refuse_rule(given)
     grid = grid_of_parameters(given, n_features)
     check_memory(grid)
     sample_rate, sample_key = sample_of(given)
@@ -187,18 +181,44 @@ def leverage_of(given: Arguments, n_features: int, n_samples: int, *, streaming:
     return Leverage(grid, units, tau, sample_rate, sample_key)
 
 
+def refuse_rule(given: Arguments) -> None:
+    """Raise ConfigurationError for arguments that only independent selection has."""
+    set_by_caller = [name for name in ("rate", "moments", "class_shares") if getattr(given, name, None) is not None]
+    set_by_caller += ["balance"] if getattr(given, "balance", 0.0) else []
+    if set_by_caller:
+        raise ConfigurationError(
+            f'{" and ".join(set_by_caller)} are for independent selection: give selection= "independent", or leave '
+            "them out."
+        )
+
+
 def independent_of(given: Arguments, n_features: int, classes: tuple[Label, ...] | None) -> Independent:
     """The independent selection that these arguments name, for rows with so many columns."""
-    refused = [name for name in ("threshold", "kappa", "horizon") if getattr(given, name) is not None]
-    refused += ["sample_rate"] if given.sample_rate else []
+    grid = grid_of_parameters(given, n_features)
+    check_memory(grid)
+    # Rows of norm one have this length on the grid.
+    rule = rule_of(given, n_features, classes, grid.stretch**2)
+    return Independent(grid, regulariser(positive_number(given.capacity, "capacity"), grid), **rule)
+
+
+def rule_of(
+    given: Arguments, n_features: int, classes: tuple[Label, ...] | None, stretch: float = 1.0
+) -> dict[str, Any]:
+    """The fields of the rule by which each row is kept or not; ``stretch`` is the squared length of unit rows.
+
+    Raises
+    ------
+    ConfigurationError
+        Also for arguments of a selection that compares rows with each other.
+    """
+    refused = [name for name in ("threshold", "kappa", "horizon") if getattr(given, name, None) is not None]
+    refused += ["sample_rate"] if getattr(given, "sample_rate", 0.0) else []
     refused += ['order="given"'] if given.order != "hashed" else []
     if refused:
         raise ConfigurationError(
             f"independent selection looks at each row alone, so {' and '.join(refused)} cannot be set: give rate= "
             'instead, or selection= "leverage".'
         )
-    grid = grid_of_parameters(given, n_features)
-    check_memory(grid)
     rate = DEFAULT_RATE if given.rate is None else number_between(given.rate, "rate", 0.0, 1.0, closed="high")
     stated: Any = map_of(given)  # a schema may state what the caller does not give
     moments = getattr(stated, "second_moments", None) if given.moments is None else given.moments
@@ -207,36 +227,11 @@ def independent_of(given: Arguments, n_features: int, classes: tuple[Label, ...]
     if by_class is None and balance and hasattr(stated, "shares_of"):
         by_class = stated.shares_of(classes)
     shares = None if by_class is None else _class_shares(by_class, classes)
-    if balance and given.class_weight is not None:
+    if balance and getattr(given, "class_weight", None) is not None:
         raise ConfigurationError("balance and class_weight both make up for rare classes: leave one of them out.")
-    units = regulariser(positive_number(given.capacity, "capacity"), grid)
-    # Rows of norm one have this length on the grid; by exact moments a row's rarity has the mean n_features.
-    mean = 1.0 if rarity.uniform else n_features * grid.stretch**2
-    key = order_key(given)
-    assert key is not None
-    return Independent(grid, units, rate, key, rarity, mean, float(balance), shares)
-
-
-def rarity_of(moments: Any, n_features: int) -> Rarity:
-    """How unusual rows are, by public second moments: none, one for each column, or a matrix.
-
-    Raises
-    ------
-    ConfigurationError
-    """
-    if moments is None:
-        return Rarity()
-    found: Float64s = np.empty(0)
-    with suppress(InputError, InputTypeError):
-        found = real_numbers(moments, "moments")
-    if found.shape == (n_features,) and (found > 0).all():
-        return Rarity(tuple(map(nearest_power, found.tolist())))
-    if found.shape == (n_features, n_features) and (found == found.T).all():
-        return Rarity(matrix=found.astype("<f4").tobytes())
-    raise ConfigurationError(
-        f"moments must be a positive number for each of the {n_features} columns, or a symmetric matrix of their "
-        f"second moments; got {f'shape {found.shape}' if found.size else 'something else'}."
-    )
+    mean = 1.0 if rarity.uniform else n_features * stretch  # by exact moments, a row's rarity has this mean
+    fields = {"rate": rate, "key": order_key(given), "rarity": rarity, "mean_rarity": mean}
+    return fields | {"balance": float(balance), "class_shares": shares}
 
 
 def _class_shares(given: Arguments, classes: tuple[Label, ...] | None) -> tuple[tuple[Label, float], ...]:

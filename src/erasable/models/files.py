@@ -242,7 +242,7 @@ def model_of(head: Buffer, fetch: Fetch, code: Code | None = None) -> Model:
             f"this model needs {what} of the caller's, which a file cannot hold: load(path, like={estimator}(...)) "
             "with the parameters that it was made with."
         )
-    state = read_kernel(meta, head, None) if layout.format == "erasable-kernel" else from_files(head, fetch)
+    state = read_kernel(meta, head, None) if "kernel" in meta else from_files(head, fetch)
     return Model.restore(state, stored_map(state.configuration))
 
 

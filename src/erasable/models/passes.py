@@ -48,7 +48,7 @@ from erasable.models.inputs import (
 from erasable.models.model import Model
 from erasable.models.reports import LabelRuns, LearnReport, Round
 from erasable.models.row_source import RowBuffer, Rows, RowSource
-from erasable.models.selections import Independent
+from erasable.models.selections import IndependentSelection
 from erasable.schemas import EncodedTable, EncodingReport
 
 BUDGET_BYTES = 2**28
@@ -205,7 +205,7 @@ class Pass:
     def _screen(self, rows: Rows, hashes: Hashes, result: PassResult) -> None:
         """Buffer the undecided rows that may be selected."""
         chosen = self.model.selection
-        if isinstance(chosen, Independent):
+        if isinstance(chosen, IndependentSelection):
             kept, _ = chosen.keeps(self.model.prepared(rows.X), hashes, rows.y)
             result.settled += len(rows) - int(np.count_nonzero(kept))
             result.survivors.add(rows.take(kept))

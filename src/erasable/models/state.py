@@ -106,7 +106,8 @@ class Layout:
         for part, known in (("selection", SELECTIONS), ("head", HEADS)):
             if meta[part] not in known:
                 raise StateFormatError(f"its {part} {str(meta[part])[:40]!r} is unknown: install a newer erasable.")
-        selection, head = SELECTIONS[meta["selection"]].read(meta), HEADS[meta["head"]].read(meta)
+        function = () if code is None else (code,)  # of a kernel: a file cannot hold it
+        selection, head = SELECTIONS[meta["selection"]].read(meta, *function), HEADS[meta["head"]].read(meta)
         return Configuration(selection, head, classes, *_read_columns(meta))
 
     def read(self, meta: dict[str, Any], tensors: Derived, code: CallerCode) -> Parts:

@@ -281,7 +281,7 @@ def _label(value: Any, ranges: list[Range], meta: dict[str, Any]) -> dict[str, A
 def _regularisers(meta: dict[str, Any]) -> dict[str, str]:
     """Return capacity and alpha as the caller gave them; the header has them in units of the grid."""
     units = {name: meta.get(f"{name}_units") for name in ("capacity", "alpha")}
-    fine = KERNEL_BITS if meta["format"] == "erasable-kernel" else 2 * meta.get("bits", 0)
+    fine = KERNEL_BITS if "kernel" in meta else 2 * meta.get("bits", 0)
     return {name: math.ldexp(int(value), -fine).hex() for name, value in units.items() if value is not None}
 
 

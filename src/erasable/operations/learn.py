@@ -28,7 +28,7 @@ from erasable.models.files import read_model
 from erasable.models.model import Model
 from erasable.models.reports import NUMERIC_REMEDY, ONE_CLASS, REMEDY, LearnReport
 from erasable.models.row_source import Rows
-from erasable.models.selections import KernelDisagreement
+from erasable.models.selections import KernelPoints
 from erasable.operations.model_file import LearnOptions, ModelFile, stored_bytes
 from erasable.operations.predict import score_table
 from erasable.operations.schemas import agreed_schema, schema_of
@@ -508,7 +508,7 @@ class _Task:
     def _estimator_of(self, model: Model) -> ErasableEstimator:
         """Return the estimator around the model in the file; parameters or columns that differ are refused."""
         given = self.parameters
-        if "kernel" in given and not isinstance(model.configuration.selection, KernelDisagreement):
+        if "kernel" in given and not isinstance(model.configuration.selection, KernelPoints):
             raise ConfigurationError("kernel= names a kernel, and the file holds a linear model: leave it out.")
         if model.n_features is None and schema_of(model) is None:
             raise ConfigurationError(

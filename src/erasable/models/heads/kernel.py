@@ -15,8 +15,8 @@ from erasable.core.kernels import KERNEL_BITS
 from erasable.core.sums import solve_weights
 from erasable.errors import ConfigurationError
 from erasable.models.inputs import Labels, RowWeights
-from erasable.models.reports import BITWISE, Guarantee
-from erasable.models.selections.kernel import KernelDisagreement
+from erasable.models.reports import BITWISE, BITWISE_ON_ALL_ROWS, Guarantee
+from erasable.models.selections.kernel import KernelPoints
 from erasable.models.strategies import (
     Derived,
     Head,
@@ -42,12 +42,13 @@ class KernelRidge(Head):
 
     def check(self, c: Configuration) -> None:
         """The selection must have a kernel."""
-        if not isinstance(c.selection, KernelDisagreement):
-            raise ConfigurationError("kernel ridge regression needs points that a kernel selected.")
+        if not isinstance(c.selection, KernelPoints):
+            raise ConfigurationError("kernel ridge regression needs points and a kernel.")
 
     def guarantee(self, model: Model) -> Guarantee:
-        """Exact system-aware unlearning, bitwise."""
-        return kernel_guarantee(custom=model.configuration.selection.kernel.name == "custom")
+        """Exact unlearning, bitwise."""
+        selection = model.configuration.selection
+        return kernel_guarantee(custom=selection.kernel.name == "custom", independent=selection.independent)
 
     # -- weights ---------------------------------------------------------------------------------------------------
 
@@ -132,10 +133,11 @@ class KernelRidge(Head):
         return cls()
 
 
-def kernel_guarantee(*, custom: bool) -> Guarantee:
-    """Exact system-aware unlearning, bitwise; a caller's kernel function has to be a function."""
+def kernel_guarantee(*, custom: bool, independent: bool) -> Guarantee:
+    """Exact unlearning, bitwise; a caller's kernel function has to be a function."""
+    base = BITWISE_ON_ALL_ROWS if independent else BITWISE
     assumptions = ("the kernel function returns the same value for a pair of rows in every call",)
-    return replace(BITWISE, assumptions=assumptions if custom else ())
+    return replace(base, assumptions=base.assumptions + (assumptions if custom else ()))
 
 
 def _without(H: Float64s, leaving: list[int]) -> Float64s:

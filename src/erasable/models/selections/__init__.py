@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from erasable.models.selections.general import FunctionClassSelection
-from erasable.models.selections.independent import Independent
-from erasable.models.selections.kernel import KernelDisagreement
+from erasable.models.selections.independent import Independent, IndependentPoints, IndependentSelection
+from erasable.models.selections.kernel import KernelDisagreement, KernelPoints
 from erasable.models.selections.leverage import GridSelection, Leverage
 from erasable.models.strategies import Selection, SelectionResult
 
@@ -15,11 +15,14 @@ __all__ = [
     "FunctionClassSelection",
     "GridSelection",
     "Independent",
+    "IndependentPoints",
+    "IndependentSelection",
     "KernelDisagreement",
+    "KernelPoints",
     "Leverage",
     "Selection",
     "SelectionResult",
 ]
 
 #: By the names that files have them under; each offers ``read``, the inverse of ``describe``.
-SELECTIONS: dict[str, Any] = {s.NAME: s for s in (Leverage, Independent, KernelDisagreement)}
+SELECTIONS: dict[str, Any] = {s.NAME: s for s in (Leverage, Independent, KernelDisagreement, IndependentPoints)}

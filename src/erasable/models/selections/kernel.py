@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from erasable.core.arrays import Float64s, Integers, Matrix
 from erasable.core.grid import described_scaling, read_scaling
-from erasable.core.kernel_selector import StalePoints, check_points, select_points
+from erasable.core.kernel_selector import StalePoints, check_eigenvalues, check_points, kernel_matrix, select_points
 from erasable.core.kernels import REACH, Kernel, Points
 from erasable.core.layout import Tensors
 from erasable.core.selector import Progress
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class KernelDisagreement(Selection):
-    """Points on a grid, kept while their disagreement D² is above a threshold.
+class KernelPoints(Selection):
+    """Points on a grid, with the kernel of their head.
 
     ``units`` is ``mu = 1 / (4 B^2)``, the regulariser, in units of ``2**-30``.
     """
@@ -37,15 +37,10 @@ class KernelDisagreement(Selection):
     points: Points
     kernel: Kernel
     units: int
-    threshold: float
-
-    NAME = "kernel"
 
     def __post_init__(self) -> None:
         if not 2 <= self.units < 2**50:
             raise ConfigurationError("capacity is outside what kernels can hold: between 2**-29 and 2**20.")
-        if not 0.0 < self.threshold < math.inf:
-            raise ConfigurationError("threshold must be a positive finite number.")
 
     def check(self, c: Configuration) -> None:
         """There are no feature maps before kernels."""
@@ -71,41 +66,11 @@ class KernelDisagreement(Selection):
         """Rows as points of the grid."""
         return self.points.of_rows(X)
 
-    def screen(self, core: CoreRows, sums: ExactSums | None) -> StalePoints:
-        """Rules out points about which the core points say enough already."""
-        return StalePoints(core.rows(), self.kernel, self.points, self.units, self.threshold)
+    def check_matrix(self, G: Integers) -> None:
+        """Refuse points on which a function of the caller's is not positive definite; see ``check_eigenvalues``."""
+        check_eigenvalues(kernel_matrix(G, self.kernel, self.points, self.units), self.kernel, self.units)
 
-    def select(
-        self,
-        rows: Integers,
-        core: CoreRows,
-        sums: ExactSums | None,
-        labels: npt.NDArray[Any],
-        ids: Names,
-        progress: Progress | None,
-        **sizes: Any,
-    ) -> SelectionResult:
-        """Algorithm 2, line 7, with the single pass."""
-        index, decisions = select_points(rows, core.rows(), **self._parameters(), progress=progress, **sizes)
-        return SelectionResult(index, [rows[index]] if len(index) else [], decisions)
-
-    def _parameters(self) -> dict[str, Any]:
-        return {"kernel": self.kernel, "points": self.points, "units": self.units, "tau": self.threshold}
-
-    # -- verifying and files -----------------------------------------------------------------------------------------
-
-    def select_again(
-        self, rows: Matrix, labels: Labels, ids: Sequence[Any], progress: Progress | None
-    ) -> tuple[Positions, Float64s | None]:
-        """The single pass over stored points."""
-        try:
-            index, _ = select_points(rows, rows[:0], **self._parameters(), progress=progress)
-            check_points(len(index), self.units)
-        except (ConfigurationError, InputError, ExactnessError) as error:  # rows that were learnt raise none of these
-            raise VerificationError(
-                f"the stored rows cannot be learnt with the stored configuration: {error}"
-            ) from error
-        return index, None
+    # -- files -------------------------------------------------------------------------------------------------------
 
     def check_stored(self, rows: Matrix) -> None:
         """Rows must be points of the grid."""
@@ -138,11 +103,12 @@ class KernelDisagreement(Selection):
             "degree": kernel.degree,
             "coef0": float(kernel.coef0).hex(),
             "capacity_units": str(self.units),
-            "threshold": self.threshold.hex(),
         }
 
-    @classmethod
-    def read(cls, meta: dict[str, Any], function: Callable[[Float64s, Float64s], Any] | None = None) -> Self:
+    @staticmethod
+    def read_points(
+        meta: dict[str, Any], function: Callable[[Float64s, Float64s], Any] | None
+    ) -> tuple[Points, Kernel, int]:
         """What :meth:`describe` wrote; a custom kernel's function is not in a file and must be given."""
         custom = meta["kernel"] == "custom"
         if custom and function is None:
@@ -156,4 +122,63 @@ class KernelDisagreement(Selection):
             function if custom else None,
         )
         points = Points(int(meta["n_features"]), int(meta["bits"]), read_scaling(meta["scaling"]))
-        return cls(points, kernel, int(meta["capacity_units"]), float.fromhex(meta["threshold"]))
+        return points, kernel, int(meta["capacity_units"])
+
+
+@dataclass(frozen=True)
+class KernelDisagreement(KernelPoints):
+    """Points on a grid, kept while their disagreement D² is above a threshold."""
+
+    threshold: float
+
+    NAME = "kernel"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0.0 < self.threshold < math.inf:
+            raise ConfigurationError("threshold must be a positive finite number.")
+
+    def screen(self, core: CoreRows, sums: ExactSums | None) -> StalePoints:
+        """Rules out points about which the core points say enough already."""
+        return StalePoints(core.rows(), self.kernel, self.points, self.units, self.threshold)
+
+    def select(
+        self,
+        rows: Integers,
+        core: CoreRows,
+        sums: ExactSums | None,
+        labels: npt.NDArray[Any],
+        ids: Names,
+        progress: Progress | None,
+        **sizes: Any,
+    ) -> SelectionResult:
+        """Algorithm 2, line 7, with the single pass."""
+        index, decisions = select_points(rows, core.rows(), **self._parameters(), progress=progress, **sizes)
+        return SelectionResult(index, [rows[index]] if len(index) else [], decisions)
+
+    def _parameters(self) -> dict[str, Any]:
+        return {"kernel": self.kernel, "points": self.points, "units": self.units, "tau": self.threshold}
+
+    # -- verifying and files ---------------------------------------------------------------------------------------
+
+    def select_again(
+        self, rows: Matrix, labels: Labels, ids: Sequence[Any], progress: Progress | None
+    ) -> tuple[Positions, Float64s | None]:
+        """The single pass over stored points."""
+        try:
+            index, _ = select_points(rows, rows[:0], **self._parameters(), progress=progress)
+            check_points(len(index), self.units)
+        except (ConfigurationError, InputError, ExactnessError) as error:  # rows that were learnt raise none of these
+            raise VerificationError(
+                f"the stored rows cannot be learnt with the stored configuration: {error}"
+            ) from error
+        return index, None
+
+    def describe(self) -> dict[str, Any]:
+        """See :class:`Selection`; the names are those of format version 1."""
+        return super().describe() | {"threshold": self.threshold.hex()}
+
+    @classmethod
+    def read(cls, meta: dict[str, Any], function: Callable[[Float64s, Float64s], Any] | None = None) -> Self:
+        """What :meth:`describe` wrote; see :meth:`KernelPoints.read_points`."""
+        return cls(*cls.read_points(meta, function), float.fromhex(meta["threshold"]))
