@@ -28,6 +28,7 @@ from erasable.audit.definitions import (
     check_stable,
     check_traditional,
     checks_of,
+    fresh,
     parametrize_with_checks,
 )
 from erasable.audit.stored import stored_components
@@ -54,6 +55,7 @@ EXACT = [
     ErasableClassifier(threshold=0.1),
     ErasableClassifier(threshold=0.1, loss="logistic"),
     ErasableClassifier(threshold=math.inf, sample_rate=0.3),
+    ErasableClassifier(selection="independent", rate=0.5),
     ErasableKernelClassifier("rbf", gamma=2.0),
     ErasableGeneralClassifier(LinearBall()),
     ErasableRegressor(target_range=(-1, 1), threshold=0.1),
@@ -61,6 +63,15 @@ EXACT = [
     RetrainedRidge(),
     SISAClassifier(n_shards=3),
 ]
+SHARES = {-1: 0.25, 1: 0.75}
+INDEPENDENT = {
+    "uniform": ErasableClassifier(selection="independent", rate=0.4),
+    "columns": ErasableClassifier(selection="independent", rate=0.4, moments=[0.5, 0.25, 0.25], loss="logistic"),
+    "matrix": ErasableClassifier(selection="independent", rate=0.4, moments=np.eye(3) / 4),
+    "balance": ErasableClassifier(selection="independent", rate=0.4, balance=1.0, class_shares=SHARES),
+    "every row": ErasableClassifier(selection="independent", rate=1.0),
+    "regression": ErasableRegressor((-2, 2), selection="independent", rate=0.4, moments=[0.25] * 3),
+}
 BAD = {
     ForgetsNothing: {"rows", "labels", "ids", "weights"},
     ForgetsLate: {"queue", "rows", "labels", "ids", "weights"},
@@ -221,6 +232,19 @@ def test_of_a_sample_that_ignores_other_rows_both_definitions_hold() -> None:
     estimator = ErasableClassifier(threshold=math.inf, sample_rate=0.3)
     assert check_exact(estimator, (X, y), range(40)).holds
     assert check_traditional(estimator, (X, y), range(40)).holds
+
+
+@pytest.mark.parametrize("kind", INDEPENDENT)
+def test_of_independent_selection_both_definitions_hold(kind: str) -> None:
+    """Against full refits: on what is left of the stored rows, and on all rows that are left."""
+    estimator = INDEPENDENT[kind]
+    core = fresh(estimator).fit(X, y).core_ids_.tolist()
+    others = [i for i in range(120) if i not in core]
+    for gone in (core[:10], core[:-2], core[::2] + others[::3], core[:1]):
+        assert check_exact(estimator, (X, y), gone).require().stored == len(core)
+        verdict = check_traditional(estimator, (X, y), gone).require()
+        assert verdict.left == 120 - len(gone)
+        assert not verdict.note  # something stored was forgotten
 
 
 @settings(max_examples=25, deadline=None)

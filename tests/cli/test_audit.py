@@ -53,6 +53,19 @@ def test_a_store_that_forgets_badly_is_an_exit_code(capsys, table):
     assert {p.name for p in Path("out").iterdir()} == {"audit.json", "audit.html"}  # written as a whole
 
 
+def test_a_file_of_independent_selection_is_audited_without_the_balance_of_its_labels(capsys, table):
+    X, y = make_pool()
+    options = {"rate": 0.5, "moments": np.full(X.shape[1], 0.25), "balance": 1.0}
+    shares = {"no": 0.5, "yes": 0.5}  # an audit's labels are -1 and 1
+    model = ErasableClassifier(selection="independent", class_shares=shares, **options)
+    model.fit(X, np.where(y > 0, "yes", "no")).save("model.erasable")
+    assert run(["audit", "model.erasable", "--data", table, "--quick", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    selection = [result for result in found["results"] if result["letter"] == "e"]
+    assert selection[0]["verdict"] == "at chance exactly"
+    assert "all surviving rows" in found["guarantee"]
+
+
 def test_a_model_file_is_audited_with_its_own_parameters(capsys, table, tmp_path):
     X, y = make_pool()
     ErasableClassifier(threshold=np.inf, sample_rate=0.5, class_weight={-1: 2.0}).fit(X, y, ids=range(240)).save(

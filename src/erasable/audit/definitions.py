@@ -155,9 +155,9 @@ def check_exact(estimator: Forgetting, rows: Rows | Sequence[Any], gone: Collect
 def check_traditional(estimator: Forgetting, rows: Rows | Sequence[Any], gone: Collection[Id]) -> Verdict:
     """Definition 2.1 with epsilon = delta = 0: learning S and forgetting U stores, bitwise, what learning S - U does.
 
-    An estimator that stores a part of its rows is expected to fail, and that is no fault: a row that was passed over
-    while a forgotten one was present would have been kept without it, and since it left no trace it cannot
-    be brought back. Definition 2.3 was made for that.
+    An estimator that keeps a row depending on others is expected to fail, and that is no fault: a row that was passed
+    over while a forgotten one was present would have been kept without it, and since it left no trace it cannot
+    be brought back. Definition 2.3 was made for that. Models with independent selection meet both definitions.
     """
     rows = as_rows(rows)
     found = _compare("Definition 2.1, exact, bitwise", estimator, rows, gone, with_all_rows=True)

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 _Method = Annotated[
     str,
     typer.Argument(
-        help="A model file, whose parameters are taken, or a method: linear, logistic, sample, regressor, kernel, "
-        "general; retrained, sisa, newton, newton-squared, certified, interpolated; plain, soft-delete; "
+        help="A model file, whose parameters are taken, or a method: linear, logistic, sample, independent, regressor, "
+        "kernel, general; retrained, sisa, newton, newton-squared, certified, interpolated; plain, soft-delete; "
         "forgets-nothing, forgets-late, keeps-log, tombstone.",
         metavar="METHOD | MODEL",
     ),

@@ -45,7 +45,7 @@ from erasable.research.sets import load_bundled, load_sklearn, make_margin
 from erasable.schemas import Schema
 from erasable.tables import Table, load_split, load_table
 
-SAMPLE_SHARE = 0.1  # of the target that keeps a sample and nothing else
+SAMPLE_SHARE = 0.1  # of the targets that keep a sample and nothing else
 
 
 @dataclass(frozen=True)
@@ -92,6 +92,12 @@ TARGETS = _listed(
         "sample",
         "ErasableClassifier, a sample alone",
         made(ErasableClassifier, threshold=math.inf, sample_rate=SAMPLE_SHARE),
+        ours=True,
+    ),
+    Target(
+        "independent",
+        "ErasableClassifier, independent selection",
+        made(ErasableClassifier, selection="independent", rate=SAMPLE_SHARE),
         ours=True,
     ),
     Target("regressor", "ErasableRegressor", made(ErasableRegressor, target_range=(-1.5, 1.5)), ours=True),
@@ -213,6 +219,8 @@ def target_asked(method: str) -> Target:
         "feature_map": None,
         "feature_names": None,
         "class_weight": None,
+        "balance": 0.0,  # an audit's labels are others than those of the file
+        "class_shares": None,
         "target_range": (-1.5, 1.5),
     }
     like = clone(held)
