@@ -252,3 +252,17 @@ def test_a_class_that_is_emptied_is_told_in_one_line_and_not_named(folder, capsy
     assert "True" not in warning
     assert err.count("\n") == (not as_json)
     assert len(load("m.erasable").classes_) == 1
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_class_that_falls_below_ten_rows_is_told_in_one_line_and_not_named(folder, capsys, as_json):
+    stored = set(load("m.erasable").core_ids_)
+    ids = [key for key in (f"row-{i}" for i in np.flatnonzero(X[:, 0] > 0)) if key in stored]
+    assert len(ids) > 10
+    capsys.readouterr()
+    named = [word for key in ids[9:] for word in ("--id", key)]
+    assert run(["forget", "m.erasable", *named, *["--json"] * as_json]) == 0
+    out, err = capsys.readouterr()
+    (warning,) = json.loads(out)["warnings"] if as_json else [err.removeprefix("warning: ").removesuffix("\n")]
+    assert warning.startswith("forgetting left fewer than 10 stored rows of a class, so predictions rest on few rows")
+    assert err.count("\n") == (not as_json)

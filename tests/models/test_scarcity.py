@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import pickle
 import warnings
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
-from erasable import CoreSetUnlearner, ErasableClassifier, ErasableKernelClassifier
+from erasable import CoreSetUnlearner, ErasableClassifier, ErasableKernelClassifier, ErasableRegressor, ModelFile
 from erasable.coresets import RandomSubsample
-from erasable.errors import WeakModelWarning
-from erasable.models.reports import label_counts, warn_of_thin_classes
+from erasable.errors import EmptiedClassWarning, WeakModelWarning
+from erasable.models.reports import label_counts, thinned, warn_of_thin_classes
 from erasable.tables import Table
 
 RNG = np.random.default_rng(5)
@@ -85,3 +87,34 @@ def test_labels_are_counted_as_plain_values():
         assert counts.total() == 300
         assert {c: (y == c).sum() for c in y.tolist()} == counts
         assert not any(isinstance(c, np.generic) for c in counts)
+
+
+@pytest.mark.parametrize("selection", ["leverage", "independent"])
+def test_the_request_that_takes_a_class_below_ten_rows_says_that_fresh_rows_are_due(selection, tmp_path):
+    """Only that request: nothing is stored of how many rows there were."""
+    options = {"rate": 0.3} if selection == "independent" else {}
+    clf = ErasableClassifier(selection=selection, **options).fit(X, Y, ids=np.arange(300))
+    yes = [key for key in clf.core_ids_.tolist() if Y[key] == "yes"]
+    assert clf.forget(ids=yes[:5] + [key for key in clf.core_ids_.tolist() if Y[key] == "no"][:5]).thin_text is None
+    clf.save(tmp_path / "m")
+    file = ModelFile(tmp_path / "m")
+    for model in (clf, file):
+        assert model.forget(ids=yes[5:-10]).thin_text is None  # ten are left: ordinary use
+        report = model.forget(ids=yes[-10:-9])
+        assert report.classes_thinned == 1
+        assert report.thin_text.startswith("forgetting left fewer than 10 stored rows of a class")
+        assert pickle.loads(pickle.dumps(report)) == report
+        assert model.forget(ids=yes[-9:-8]).thin_text is None  # it was below before
+    fresh = clone(clf).fit(X[clf.core_ids_], Y[clf.core_ids_], ids=clf.core_ids_)
+    assert clf.state_digest() == fresh.state_digest()
+    with pytest.warns(EmptiedClassWarning):
+        assert clf.forget(ids=yes).thin_text is None  # another warning says that
+
+
+def test_a_class_that_is_emptied_at_once_is_not_thin_and_a_regression_is_one_class():
+    assert thinned({"a": 10, "b": 12, "c": 9, "d": 30}, {"a": 9, "c": 1, "d": 10}) == 1
+    reg = ErasableRegressor((-9.0, 9.0), selection="independent", rate=0.3).fit(X, X[:, 0])
+    ids = reg.core_ids_.tolist()
+    assert reg.forget(ids=ids[:-10]).thin_text is None
+    assert reg.forget(ids=ids[-10:-8]).classes_thinned == 1
+    assert reg.forget(ids=ids).classes_thinned == 0  # no row is left

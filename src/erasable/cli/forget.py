@@ -127,6 +127,7 @@ def forget(
             raise
     note_doubt(model)
     warnings = [*([NO_SUBJECTS] if done.no_subjects_stored else []), *(str(warning.message) for warning in caught)]
+    warnings += [done.report.thin_text] if done.report.thin_text is not None else []
     if as_json:
         fields = "requested", "not_stored", "core_rows_removed", "core_rows", "digest_before", "digest"
         result = {"model": str(model), **{name: getattr(done.report, name) for name in fields}}

@@ -45,7 +45,7 @@ from erasable.models.inputs import (
     spelt_names,
     taken,
 )
-from erasable.models.reports import ForgetReport, Guarantee, LearnReport, VerifyReport
+from erasable.models.reports import ForgetReport, Guarantee, LearnReport, VerifyReport, thinned
 from erasable.models.state import State, layout_of
 from erasable.models.strategies import Head, Screen, Selection
 
@@ -294,9 +294,17 @@ class Model:
     def forget(self, *, ids: Names = None, subjects: Names = None) -> ForgetReport:
         """Rows with these ids, or of these subjects, stop existing for the model; unknown ones change nothing."""
         request = self.named(ids, subjects)
+        before = self.rows_by_class()
         retrained, emptied = self.remove(request.found)
         counts = request.requested, len(request.found), len(self.core), request.not_stored
-        return ForgetReport(*counts, rows_retrained=retrained, classes_emptied=emptied, model=self)
+        thin = thinned(before, self.rows_by_class())
+        return ForgetReport(
+            *counts, rows_retrained=retrained, classes_emptied=emptied, classes_thinned=thin, model=self
+        )
+
+    def rows_by_class(self) -> dict[Any, int]:
+        """The number of stored rows of each class; of all rows where there are no classes."""
+        return dict(self.core.class_counts) if self.classifies else {None: len(self.core)}
 
     def remove(self, keys: list[Key]) -> tuple[int, int]:
         """Remove these core rows; return how many rows were trained on again and how many classes were emptied.

@@ -213,6 +213,8 @@ class ForgetReport:
         Rows that had to be trained on again: for learners that cannot take rows out.
     classes_emptied : int
         Classes whose last stored row left, so that the model no longer predicts them; none where no row remains.
+    classes_thinned : int
+        Classes that had ten stored rows or more before this request and have fewer now, but some; see ``thin_text``.
     digest : str or None
         SHA-256 of the state right after forgetting. In memory it is computed when first read, so that forgetting
         stays cheap: read it before the model changes again. None where the state has no canonical bytes, or where a
@@ -231,6 +233,7 @@ class ForgetReport:
     _: KW_ONLY
     rows_retrained: int = 0
     classes_emptied: int = 0
+    classes_thinned: int = 0
     digest_before: str | None = None
     digest_after: InitVar[str | None] = None
     receipt: str | None = None
@@ -257,6 +260,22 @@ class ForgetReport:
                 )
             object.__setattr__(self, "_digest", model.snapshot().digest)
         return self._digest
+
+    @property
+    def thin_text(self) -> str | None:
+        """That fresh rows are due, if this request took a class below ten stored rows; else None.
+
+        Ten is the number below which learning warns, too. Only the request that crosses it reports it, so a model that
+        is small by intention gives no warning, and nothing has to be stored of how many rows there once were. A
+        regression counts as one class.
+        """
+        if not self.classes_thinned:
+            return None
+        which = "a class" if self.classes_thinned == 1 else f"{self.classes_thinned} classes"
+        return (
+            f"forgetting left fewer than {_TOO_FEW} stored rows of {which}, so predictions rest on few rows: learn "
+            "fresh rows."
+        )
 
     def _facts(self) -> dict[str, Any]:
         """The arguments that make an equal report."""
@@ -341,6 +360,11 @@ NUMERIC_REMEDY = (
     "lower threshold= or capacity= so that more rows are stored, bring columns to one size (scaling=), keep a sample "
     "of the rows as well (sample_rate=), or declare a range of targets around what is common (target_range=)"
 )
+
+
+def thinned(before: Mapping[Any, int], after: Mapping[Any, int]) -> int:
+    """How many classes had ten stored rows or more, and have fewer now, but some."""
+    return sum(n >= _TOO_FEW > after.get(c, 0) > 0 for c, n in before.items())
 
 
 def label_counts(y: npt.NDArray[Any]) -> Counter[Any]:

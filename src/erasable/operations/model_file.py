@@ -39,6 +39,7 @@ from erasable.models.reports import (
     ForgetReport,
     LearnReport,
     VerifyReport,
+    thinned,
     warn_of_emptied_classes,
 )
 from erasable.models.state import State
@@ -396,7 +397,9 @@ class ModelFile:
                 before = self._cache.digest(model) if digests else None
                 leaving: dict[Any, None] = {}
                 found = [t.collect_rows(model, leaving) for t in batch]
+                counts_before = model.rows_by_class()
                 _, emptied = model.remove(list(leaving))
+                lost = emptied, thinned(counts_before, model.rows_by_class())
                 signing = self._key is not None and self._verify_first
                 # One snapshot is verified, written, signed and reported.
                 rewriting = bool(leaving) or self._rewrite_unchanged
@@ -413,7 +416,7 @@ class ModelFile:
                 after = None if not digests else before if not leaving or state is None else state.digest
             for ticket, counts in zip(batch, found, strict=True):
                 if not ticket.done:
-                    ticket.settle(self._reports(ticket, counts, model, before, after, emptied))
+                    ticket.settle(self._reports(ticket, counts, model, before, after, lost))
         except Exception as error:
             for ticket in batch:
                 ticket.settle(error)
@@ -423,7 +426,13 @@ class ModelFile:
                 ticket.settle(UnknownOutcomeError(unknown))
 
     def _reports(
-        self, ticket: Ticket, counts: Counts, model: Model, before: str | None, after: str | None, emptied: int
+        self,
+        ticket: Ticket,
+        counts: Counts,
+        model: Model,
+        before: str | None,
+        after: str | None,
+        lost: tuple[int, int],
     ) -> list[ForgetReport]:
         return [
             ForgetReport(
@@ -431,7 +440,8 @@ class ModelFile:
                 removed,
                 len(model.core),
                 absent,
-                classes_emptied=emptied if removed else 0,
+                classes_emptied=lost[0] if removed else 0,
+                classes_thinned=lost[1] if removed else 0,
                 digest_after=after if ticket.digests else None,
                 digest_before=before if ticket.digests else None,
                 receipt=self._receipt(request, before, after, model),
