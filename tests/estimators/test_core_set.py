@@ -23,7 +23,7 @@ from threadpoolctl import threadpool_limits
 
 from erasable import ErasableClassifier, verify
 from erasable.core.fingerprint import fingerprint
-from erasable.coresets import LeverageThreshold, RandomSubsample, SupportVectors
+from erasable.coresets import IndependentSample, LeverageThreshold, RandomSubsample, SupportVectors
 from erasable.errors import (
     ChangedMeanwhileError,
     ConfigurationError,
@@ -57,7 +57,11 @@ N = 240
 X, Y = make_rows(N)
 IDS = [SECRET_ID + i for i in range(N)]
 LABELS = np.array([SECRET_TEXT + "-a", SECRET_TEXT + "-b"])[Y]
-MAPS = {"leverage": LeverageThreshold(0.02), "subsample": RandomSubsample(0.4)}
+MAPS = {
+    "leverage": LeverageThreshold(0.02),
+    "subsample": RandomSubsample(0.4),
+    "independent": IndependentSample(0.4, np.full(X.shape[1], 1 / X.shape[1])),
+}
 LEARNERS = {
     "ridge": RidgeClassifier(),
     "logistic": LogisticRegression(),

@@ -214,3 +214,8 @@ def test_points_that_make_the_kernel_matrix_unfit_refuse_the_whole_call():
     assert len(model.core) == 0
     with pytest.raises(VerificationError, match="not positive definite"):
         replace(many, configuration=model.configuration).verify()
+    alone = replace(odd, kernel=Kernel("custom", function=lambda A, B: 2.0 - (A[:, None] == B).all(axis=2)))
+    model = learnt(Configuration(alone, KernelRidge(), order_key=3), [0])
+    with pytest.raises(InputError, match="not positive definite"):  # only together with the stored row
+        learn(model, [1])
+    assert len(model.core) == 1

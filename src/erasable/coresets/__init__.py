@@ -2,6 +2,7 @@
 
 from erasable.coresets.maps import (
     CoreSetMap,
+    IndependentSample,
     LeverageThreshold,
     RandomSubsample,
     SupportVectors,
@@ -12,6 +13,7 @@ from erasable.coresets.samplers import SinglePass, Staged
 
 __all__ = [
     "CoreSetMap",
+    "IndependentSample",
     "LeverageThreshold",
     "RandomSubsample",
     "SinglePass",

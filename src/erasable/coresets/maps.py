@@ -1,13 +1,16 @@
 """What every core-set map offers (the map C of Definition 2.5), and the maps for rows as they are.
 
 ``LeverageThreshold`` is Algorithm 1's selection, configured as the linear models are. ``RandomSubsample`` is the
-paper's motivating example. ``SupportVectors`` is a compression that is not stable, and the only map that is not exact.
+paper's motivating example; ``IndependentSample`` draws by public moments and class shares, too. ``SupportVectors`` is a
+compression that is not stable, and the only map that is not exact.
 """
 
 from __future__ import annotations
 
+import hashlib
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
@@ -15,12 +18,13 @@ import numpy as np
 
 from erasable.core.arrays import Array, Float64s, Matrix, Positions
 from erasable.core.grid import Grid, described_scaling
-from erasable.core.keyed_hash import keyed_hash
-from erasable.core.names import Key
+from erasable.core.independent import IndependentRule, Rarity, rarity_of
+from erasable.core.keyed_hash import hashed_order, keyed_hash
+from erasable.core.names import Key, Label, check_fixed_classes, write_label
 from erasable.core.selector import RawRows, grid_of, select, selecting_units
 from erasable.core.sums import empty_gram
-from erasable.errors import ConfigurationError, InputError, NoRowsError
-from erasable.validation import number_between, number_not_negative, positive_number, seed
+from erasable.errors import ConfigurationError, InputError, InputTypeError, NoRowsError
+from erasable.validation import number_between, number_not_negative, positive_number, real_numbers, seed
 
 
 @runtime_checkable
@@ -217,6 +221,148 @@ class RandomSubsample:
     def describe(self) -> dict[str, Any]:
         """The configuration; ``random_state`` as text, since it may be of any size."""
         return {"map": "random-subsample", "fraction": self.fraction.hex(), "random_state": str(self.random_state)}
+
+
+@dataclass(frozen=True)
+class IndependentSample:
+    """Each row with a chance that the row itself and public numbers give it, drawn by the hash of its id.
+
+    The rule is that of ``ErasableClassifier(selection="independent")``. Core rows lie in the order of the hashes of
+    their ids, so forgetting equals training the learner on *all* surviving rows that the rule keeps.
+
+    *Stable*: whether a row is kept does not depend on which other rows there are.
+
+    Parameters
+    ----------
+    rate : float in (0, 1]
+        About the share of all rows that is kept; 1 keeps all of them.
+    moments : array of shape (n_features,) or (n_features, n_features), optional
+        Public second moments of rows as ``scaling`` leaves them. Unusual rows are kept more often.
+    balance : 0, 0.5 or 1, default=0
+        How much rows of rare classes are kept more often. Predictions take it back, so the learner needs
+        ``predict_proba``.
+    class_shares : dict, optional
+        The public share of each class. Needed for ``balance``; rows of other classes are refused.
+    random_state : int, default=0
+        The key of the hashes. Whoever knows it can choose ids that are kept.
+    scaling : "row", None, float or sequence of float, default="row"
+        How rows get into the unit ball for their rarity, as in ``ErasableClassifier``. Without moments it plays no
+        part. The core rows stay as they came.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from erasable.coresets import IndependentSample
+    >>> X, y, ids = np.zeros((8, 1)), np.array([0, 1] * 4), np.arange(100, 108).tolist()
+    >>> core_set = IndependentSample(0.5, balance=1, class_shares={0: 0.75, 1: 0.25}, random_state=1)
+    >>> kept = [ids[i] for i in core_set.select(X, y, ids)]
+    >>> less = [ids[i + 2] for i in core_set.select(X[2:], y[2:], ids[2:])]
+    >>> less == [i for i in kept if i not in ids[:2]]
+    True
+    """
+
+    rate: float
+    moments: Any = None
+    balance: float = 0.0
+    class_shares: Any = None
+    random_state: int = 0
+    _: KW_ONLY
+    scaling: Any = "row"
+    stable: ClassVar[bool] = True
+    independent: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        plain = {
+            "rate": number_between(self.rate, "rate", 0.0, 1.0, closed="high"),
+            "moments": self.moments if self.moments is None else _nested(self.moments),
+            "balance": number_between(self.balance, "balance", 0.0, 1.0, closed="both") + 0.0,
+            "class_shares": None if self.class_shares is None else _public_shares(self.class_shares),
+            "random_state": seed(self.random_state),
+            "scaling": self._grid(None).scaling,
+        }
+        for name, value in plain.items():
+            object.__setattr__(self, name, value)
+        self._rule(None if self.moments is None else len(self.moments))  # refuses what cannot be
+
+    def _rule(self, n_features: int | None) -> IndependentRule:
+        """The rule for rows with so many columns."""
+        rarity, mean = Rarity(), 1.0
+        if n_features is not None and self.moments is not None:
+            rarity, mean = rarity_of(self.moments, n_features), n_features * self._grid(n_features).stretch ** 2
+        return IndependentRule(self.rate, self.random_state, rarity, mean, self.balance, self.class_shares)
+
+    def select(self, X: Matrix, y: Array, keys: Sequence[Key]) -> Positions:
+        """Positions of the core rows, in the order of the hashes of their ids.
+
+        Raises
+        ------
+        InputError
+            For a label that ``class_shares`` does not name, and for rows that ``scaling`` leaves outside the unit ball.
+        """
+        ids = keys.tolist() if hasattr(keys, "tolist") else keys  # a NumPy integer would have another hash
+        rule, grid = self._rule(X.shape[1]), self._grid(X.shape[1])
+        rows = RawRows(X, grid)
+        if rule.looks_at_rows:
+            rows.check_ball()
+        if self.class_shares is not None:
+            other = sum(label not in rule.tilts[0] for label in y.tolist())
+            if other:
+                raise InputError(f"{other} of {len(ids)} rows have a label that class_shares does not name: name all.")
+        mask, _ = rule.decided(rows, grid, keyed_hash(ids, self.random_state), y)
+        index = np.flatnonzero(mask)
+        return index[hashed_order([ids[i] for i in index.tolist()], self.random_state)]
+
+    def tilts_of(self, classes: Sequence[Label]) -> Float64s | None:
+        """How much more often rows of each class are kept; None without balance."""
+        rule = self._rule(None)
+        if self.balance and not set(classes) <= rule.tilts[0].keys():
+            raise ConfigurationError("class_shares must name every class that the learner predicts.")
+        return rule.tilts_of(classes)
+
+    def describe(self) -> dict[str, Any]:
+        """The configuration; floats in hexadecimal, ``random_state`` as text, a matrix by its SHA-256."""
+        rarity = self._rule(None if self.moments is None else len(self.moments)).rarity
+        moments: Any = None if rarity.exponents is None else list(rarity.exponents)
+        shares = self.class_shares
+        return {
+            "map": "independent-sample",
+            "rate": self.rate.hex(),
+            "moments": moments if rarity.matrix is None else hashlib.sha256(rarity.matrix).hexdigest(),
+            "balance": self.balance.hex(),
+            "class_shares": None if shares is None else [[write_label(label), share.hex()] for label, share in shares],
+            "random_state": str(self.random_state),
+            "scaling": described_scaling(self.scaling),
+        }
+
+    def _grid(self, n_features: int | None) -> Grid:
+        """The grid on which the rarity of rows is computed."""
+        return grid_of(n_features, fit_intercept=False, scaling=self.scaling, grid_bits=15)
+
+
+def _nested(moments: Any) -> Any:
+    """Public moments as plain tuples, which compare and hash; refused unless they are numbers."""
+    found: Float64s = np.empty(0)
+    with suppress(InputError, InputTypeError):
+        found = real_numbers(moments, "moments")
+    if found.ndim not in (1, 2) or not len(found):
+        raise ConfigurationError("moments must be a positive number for each column, or a matrix of second moments.")
+    return tuple(found.tolist()) if found.ndim == 1 else tuple(map(tuple, found.tolist()))
+
+
+def _public_shares(given: Any) -> tuple[tuple[Label, float], ...]:
+    """Each class with its public share, sorted by class."""
+    if isinstance(given, tuple):  # a copy of a map has them as they are kept
+        given = dict(given)
+    if not isinstance(given, Mapping):
+        raise ConfigurationError("class_shares must be a dictionary from each class to its public share.")
+    plain = {label.item() if isinstance(label, np.generic) else label: share for label, share in given.items()}
+    kinds = {type(label) for label in plain}
+    if len(kinds) > 1:
+        raise ConfigurationError("the classes in class_shares must be of one type.")
+    classes = tuple(sorted(plain))
+    check_fixed_classes(classes)
+    name = "every share in class_shares"
+    return tuple((label, number_between(plain[label], name, 0.0, 1.0, closed="high")) for label in classes)
 
 
 _HARD = 1e12  # the penalty: no row of separable data gets as much weight

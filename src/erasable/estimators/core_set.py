@@ -21,7 +21,13 @@ from erasable.core.selector import Decisions, Progress
 from erasable.coresets import CoreSetMap, check_core_set, core_positions
 from erasable.errors import ConfigurationError, ErasableError, StateFormatError, VerificationError
 from erasable.estimators.base import ErasableClassifierBase
-from erasable.estimators.learners import LearnerHead, SelectedRows, check_estimator_parameter, core_set_guarantee
+from erasable.estimators.learners import (
+    LearnerHead,
+    SelectedRows,
+    check_balanced_learner,
+    check_estimator_parameter,
+    core_set_guarantee,
+)
 from erasable.features import FeatureMap
 from erasable.models.configuration import Configuration
 from erasable.models.core_rows import CoreRows
@@ -38,8 +44,14 @@ if TYPE_CHECKING:
 
 
 def _offers(method: str) -> Any:
-    """Present where the learner has this method."""
-    return available_if(lambda self: hasattr(self._configuration().head.learner, method))
+    """Present where the learner has this method; scores cannot take balance back, so with it there are none."""
+
+    def offered(self: CoreSetUnlearner) -> bool:
+        c = self._configuration()
+        balanced = bool(getattr(c.selection.core_set, "balance", 0))
+        return hasattr(c.head.learner, method) and not (balanced and method == "decision_function")
+
+    return available_if(offered)
 
 
 class CoreSetUnlearner(ErasableClassifierBase):
@@ -57,6 +69,9 @@ class CoreSetUnlearner(ErasableClassifierBase):
     them when it is loaded; the digest is the same anywhere. The theorem needs a learner that promises something about
     its *state*. One that speaks of its model alone, such as ``NewtonUnlearner``, is taken, but then this model's
     promise is of the model alone as well, and it is not verified. See ``guarantee``.
+
+    With ``IndependentSample``, which looks at each row alone, the state after ``forget`` is that of training a learner
+    without ``forget`` on *all* surviving rows that the map keeps, also where they were never stored.
 
     Parameters
     ----------
@@ -150,6 +165,8 @@ class CoreSetUnlearner(ErasableClassifierBase):
                 f"{type(self.core_set).__name__} is not a stable map, so Theorem 3.1 does not hold for it: use a "
                 "stable one, or accept with one_shot=True a guarantee for one request of forgetting after each fit."
             )
+        if getattr(self.core_set, "balance", 0.0):
+            check_balanced_learner(self.learner)
         if getattr(self.learner, "kappa", None) is not None and self.learner.horizon is None:
             raise ConfigurationError(
                 "the learner takes its threshold from the number of rows, which changes when rows are forgotten: "
@@ -277,6 +294,11 @@ class CoreSetSelection(Selection):
         keys = ids.tolist() if isinstance(ids, np.ndarray) else ids
         index = core_positions(self.core_set, rows, labels, keys)
         return SelectionResult(index, [SelectedRows.chosen(rows, labels, keys, index).rows], Decisions())
+
+    def tilts_of(self, classes: Sequence[Any]) -> Float64s | None:
+        """What the map says of these classes; None for a map that does not look at labels."""
+        tilts: Float64s | None = self.core_set.tilts_of(classes) if hasattr(self.core_set, "tilts_of") else None
+        return tilts
 
     def select_again(
         self, rows: object, labels: Sequence[Any], ids: Sequence[Any], progress: Progress | None

@@ -36,7 +36,7 @@ from erasable.models.configuration import Configuration
 from erasable.models.core_rows import CoreRows, overwrite
 from erasable.models.inputs import RowWeights, array_of, encode, pick
 from erasable.models.model import Model
-from erasable.models.reports import SAME_BITS_AGAIN, Guarantee, on_core_rows
+from erasable.models.reports import BITWISE_ON_ALL_ROWS, SAME_BITS_AGAIN, Guarantee, on_core_rows
 from erasable.models.strategies import Derived, Head, Specification
 
 if TYPE_CHECKING:
@@ -70,6 +70,8 @@ class LearnerHead(Head):
         selected, learner = self._trained(c, SelectedRows(rows[0], labels, ids))
         if not selected.ids:
             raise NoRowsError("the learner kept none of the core rows: let it keep more.")
+        if hasattr(learner, "classes_"):
+            c.selection.tilts_of(np.asarray(learner.classes_).tolist())  # refuses a class without a share
         kept = set(selected.ids)
         return [i for i, key in enumerate(ids) if key in kept], {"learner": learner}
 
@@ -202,17 +204,33 @@ class LearnerHead(Head):
         return scores if scores.ndim > 1 else scores[:, None]
 
     def predict(self, model: Model, X: object) -> npt.NDArray[Any]:
-        """What the learner predicts."""
+        """What the learner predicts; with balance, the class of the largest probability."""
         learner = model.cache["learner"]
+        if self._tilts(model) is not None:
+            winners: npt.NDArray[Any] = array_of(model.classes)[self.predict_proba(model, X).argmax(axis=1)]
+            return winners
         found = np.asarray(learner.predict(X))
         return array_of(model.classes)[found] if isinstance(learner, Constant) else found
 
     def predict_proba(self, model: Model, X: MatrixLike) -> Float64s:
-        """The learner's probabilities; one if one class is left."""
-        learner = model.cache["learner"]
+        """The learner's probabilities, divided by the tilts and by their sum; one if one class is left."""
+        learner, tilts = model.cache["learner"], self._tilts(model)
         if isinstance(learner, Constant):
             return np.ones((X.shape[0], 1))
-        return np.asarray(learner.predict_proba(X))
+        found = np.asarray(learner.predict_proba(X))
+        if tilts is None:
+            return found
+        found = found / tilts
+        probabilities: Float64s = found / found.sum(axis=1, keepdims=True)
+        return probabilities
+
+    def _tilts(self, model: Model) -> Float64s | None:
+        """How much more often rows of each class were kept; None if labels did not count or one class is left."""
+        return None if isinstance(model.cache["learner"], Constant) else model.selection.tilts_of(self.classes(model))
+
+    def untilted(self, scores: Float64s, tilts: Float64s) -> Float64s:
+        """Scores of a learner have no scale, so balance cannot be taken back."""
+        raise ConfigurationError("with balance a learner has no scores: use predict_proba.")
 
     def nbytes(self, model: Model) -> int:
         """Bytes of the labels and the fitted learner."""
@@ -234,17 +252,22 @@ def core_set_guarantee(c: Configuration) -> Guarantee:
     where = "S' = C(S)" + (" less what the learner passes over" if hasattr(type(base), "core_ids_") else "")
     by = "Definition 2.3, by Theorem 3.1" if stable else "Definition 2.3, for one request"
     named = f"system-aware unlearning ({by}) with {where}"
-    equal = "equal to training the learner on the surviving core rows"
+    rows: str = "the surviving core rows"
+    public: tuple[str, ...] = ()
+    if getattr(c.selection.core_set, "independent", False) and not forgets(base):
+        named = "traditional and system-aware unlearning (Definitions 2.1 and 2.3)"
+        rows = "all surviving rows that the map keeps, also where they were never stored"
+        public = BITWISE_ON_ALL_ROWS.assumptions
     if forgets(base):
         promise = on_core_rows(getattr(base, "guarantee", None), named)
     elif c.head.reproducible:
-        promise = Guarantee(f"exact {named}: {equal}", of="state", bitwise=True, assumptions=(SAME_BITS_AGAIN,))
+        equal = f"exact {named}: equal to training the learner on {rows}"
+        promise = Guarantee(equal, of="state", bitwise=True, assumptions=(SAME_BITS_AGAIN, *public))
     else:
         promise = Guarantee(
-            f"{named}, approximate: of the same law as training the learner on the surviving core rows, "
-            "not of the same bits",
+            f"{named}, approximate: of the same law as training the learner on {rows}, not of the same bits",
             of="state",
-            assumptions=("each training draws its random numbers afresh",),
+            assumptions=("each training draws its random numbers afresh", *public),
         )
     if not stable:
         one = "one request of forgetting after each fit: the core-set map is not stable"
@@ -276,6 +299,14 @@ def check_estimator_parameter(estimator: object, name: str = "estimator") -> Non
             f"{name} must be a scikit-learn classifier (an instance with fit and predict); "
             f"got {f'the class {estimator.__name__}' if isinstance(estimator, type) else type(estimator).__name__}."
         )
+
+
+def check_balanced_learner(learner: Any) -> None:
+    """Refuse a learner from whose predictions balance cannot be taken back."""
+    if not hasattr(learner, "predict_proba"):
+        raise ConfigurationError("balance needs a learner with predict_proba: use another learner, or leave it out.")
+    if any(name.split("__")[-1] == "class_weight" and v is not None for name, v in learner.get_params().items()):
+        raise ConfigurationError("balance and class_weight both make up for rare classes: leave one of them out.")
 
 
 def train_on(core: SelectedRows, core_set: CoreSetMap, base: object, reproducible: bool) -> tuple[SelectedRows, Any]:
