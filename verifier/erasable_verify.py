@@ -18,7 +18,7 @@ weights does not have it:
 **What is checked**, in this order:
 
     layout     the bytes are the only way to write what they hold, checksum included             parts 2 to 5
-    decisions  each row is kept at its turn: drawn by its id, or with enough that is new in it   parts 7 and 9
+    decisions  each row is kept: by its id and what is public, or with enough that is new in it  parts 7 and 9
     sums       every sum, as an integer                                                          part 7
     weights    every bit                                                                         parts 7 to 9
 
@@ -67,7 +67,8 @@ of the people named, or that none was invented or taken out together with its sh
 elsewhere; which rows were passed over, and what the choice of those that are stored tells of others. Nothing stored
 follows from names (subjects, columns, classes; ids, unless a row was drawn by its id), from scaling, order_key,
 feature_map or target_ranges, nor from class_weight with the squared loss: others would verify as well, and so would a
-lower threshold or a higher sample_rate. Compare the digest with that in a signed receipt."""
+lower threshold, a higher sample_rate, and any rate, moments and shares that keep the same rows. Compare the digest with
+that in a signed receipt."""
 
 
 class WrongError(Exception):
@@ -113,6 +114,16 @@ ORDER = {
     "erasable-general": ["labels", "rows", *NAMES],
     "erasable-core-set": ["rows", "rows.data", "rows.indices", "rows.ends", "labels", *NAMES],
 }
+# Version 2 has one format for all selections and heads; that with the member shards is the head of several files.
+MODEL = "erasable-model"
+PUBLIC_AND_DERIVED = ["moments", *dict.fromkeys(itertools.chain(*zip(SUMS, TARGET_SUMS, strict=True))), "weights"]
+
+
+def order_of(meta: Meta) -> list[str]:
+    """The tensors that a file may have, in their order."""
+    if meta["format"] != MODEL:
+        return ORDER[meta["format"]]
+    return [*PUBLIC_AND_DERIVED, *(["order"] if "shards" in meta else ["labels", "targets", *ROWS, *NAMES])]
 
 
 class Tensor(NamedTuple):
@@ -167,7 +178,7 @@ def parsed(text: str, what: str) -> dict[str, Any]:
 
 def written(meta: Meta, tensors: Tensors) -> bytes:
     """The file that holds this: a pure function of it, checksum included."""
-    listed = sorted((t for t in ORDER[meta["format"]] if t in tensors), key=lambda t: -WIDTHS[tensors[t].dtype])
+    listed = sorted((t for t in order_of(meta) if t in tensors), key=lambda t: -WIDTHS[tensors[t].dtype])
     entries, end = {}, 0
     for name in listed:
         dtype, shape, body = tensors[name]
@@ -197,9 +208,11 @@ def read_container(raw: bytes) -> tuple[Meta, Tensors]:
         need(fit, "layout", "there is no metadata of erasable")
         meta = parsed(outer["erasable"], "the metadata")
         name, version = meta.get("format"), meta.get("version")
-        need(isinstance(name, str) and name in ORDER, "layout", f"the format {name!r:.40} is not known")
-        need(is_integer(version, 1, 1), "layout", f"it is version {version!r:.20} of {name}, and this program reads 1")
-        need(set(header) <= set(ORDER[str(name)]), "layout", "there is a tensor that is not known")
+        need(isinstance(name, str) and name in {*ORDER, MODEL}, "layout", f"the format {name!r:.40} is not known")
+        right = 2 if name == MODEL else 1
+        said = f"it is version {version!r:.20} of {name}, and this program reads {right}"
+        need(is_integer(version, right, right), "layout", said)
+        need(set(header) <= set(order_of(meta)), "layout", "there is a tensor that is not known")
         body = raw[8 + length :]
         tensors = {key: read_tensor(entry, body) for key, entry in header.items()}
         same = written(meta, tensors) == raw
@@ -270,6 +283,12 @@ def digits(text: Any) -> int:
 def sample_rate(meta: Meta) -> Fraction:
     """The share of rows that are kept by their ids alone."""
     return hexadecimal(meta["sample_rate"]) if "sample_rate" in meta else Fraction(0)
+
+
+def loss(meta: Meta) -> Any:
+    """What weights minimise: "squared", of regressions too, or "logistic"; version 2 calls it the head."""
+    named = meta.get("loss", meta.get("head"))
+    return "logistic" if named == "logistic" else "squared"
 
 
 def class_values(texts: list[str], kind: Any) -> list[Any]:
@@ -355,6 +374,27 @@ def fits_sample_key(key: Any, meta: Meta) -> bool:
     return 0 <= digits(key) < 2**128 and meta["order_key"] in (None, key)
 
 
+def fits_moments(moments: Any, meta: Meta) -> bool:
+    """Null, an exponent from -100 to 20 for each column, or the word matrix, where there is a tensor."""
+    if not isinstance(moments, list):
+        return moments is None or moments == "matrix"
+    return len(moments) == meta["n_features"] and all(is_integer(e, -100, 20) for e in moments)
+
+
+def fits_class_shares(shares: Any, meta: Meta) -> bool:
+    """Null, or a share from 2^-100 to 1 of each class, which are then fixed."""
+    if shares is None:
+        return True
+    fit = isinstance(shares, list) and meta.get("classes_fixed") is True and len(shares) == len(meta["classes"])
+    return fit and all(Fraction(1, 2**100) <= hexadecimal(share) <= 1 for share in shares)
+
+
+def fits_balance(balance: Any, meta: Meta) -> bool:
+    """0, one half or 1; 0 where every row is kept, and without shares."""
+    value = hexadecimal(balance)
+    return value * 2 in (0, 1, 2) and (value == 0 or (hexadecimal(meta["rate"]) < 1 and bool(meta["class_shares"])))
+
+
 KINDS = (None, "int", "str", "bytes")
 KINDS_OF_CLASSES = (None, "bool", "int", "float", "str")
 KINDS_OF_COLUMNS = ("number", "category", "ordered", "yes/no", "date", "time", "text", "vector")
@@ -378,10 +418,10 @@ RULES: dict[str, Callable[[Any, Meta], Any]] = {  # format, version and checksum
     "threshold": lambda v, m: sample_rate(m) > 0 if v == "inf" else hexadecimal(v) >= 0,
     "feature_names": lambda v, m: v is None or (are_texts(v) and len(v) == m["n_features"]),
     "feature_map": fits_feature_map,
-    "order_key": lambda v, m: v is None or 0 <= digits(v) < 2**128,
+    "order_key": lambda v, m: "selection" not in m if v is None else 0 <= digits(v) < 2**128,
     "sample_key": fits_sample_key,
     "loss": lambda v, m: v in ("squared", "logistic"),
-    "alpha_units": lambda v, m: v is None if m["loss"] == "squared" else 1 <= digits(v) < 2**52,
+    "alpha_units": lambda v, m: v is None if loss(m) == "squared" else 1 <= digits(v) < 2**52,
     "class_weight": fits_class_weight,
     "target_ranges": fits_target_ranges,
     "kernel": lambda v, m: v in KERNELS and hexadecimal(m["threshold"]) > 0,
@@ -390,6 +430,11 @@ RULES: dict[str, Callable[[Any, Meta], Any]] = {  # format, version and checksum
     "nu": lambda v, m: hexadecimal(v) * 2 in (1, 3, 5),
     "degree": lambda v, m: is_integer(v, 1, 64),
     "coef0": lambda v, m: hexadecimal(v) >= 0,
+    "rate": lambda v, m: 0 < hexadecimal(v) <= 1,
+    "moments": fits_moments,
+    "mean_rarity": lambda v, m: Fraction(1, 2**200) <= hexadecimal(v) <= 2**200,
+    "class_shares": fits_class_shares,
+    "balance": fits_balance,
     "shards": lambda v, m: are_texts(v) and len({*v}) == len(v) > 0 and all(re.fullmatch("[0-9a-f]{64}", x) for x in v),
 }
 CLASSES = {"classes", "class_kind", "classes_fixed"}
@@ -408,12 +453,29 @@ MEMBERS = {
     "erasable-general": EVERY | CLASSES | {"sampler", "rows", "order_key"},
     "erasable-core-set": EVERY | CLASSES | {"core_set", "learner", "one_shot", "reproducible", "layout"},
 }
+PAIR = {"selection", "head", "rate", "moments", "mean_rarity", "balance", "class_shares"}
+INDEPENDENT = EVERY | PAIR | GRID - {"threshold"} | {"intercept", "feature_map"}
+OF_HEAD = {
+    "squared": CLASSES | {"class_weight"},
+    "logistic": CLASSES | {"class_weight", "alpha_units"},
+    "regression": {"target_ranges"},
+}
+
+
+def members_of(meta: Meta) -> set[str]:
+    """The members that there must be."""
+    if meta["format"] != MODEL:
+        need(meta["format"] in MEMBERS, "layout", "this is a part of a model; give the file that names it")
+        return MEMBERS[meta["format"]]
+    selection, head = str(meta.get("selection")), str(meta.get("head"))
+    known = selection == meta.get("selection") == "independent" and head == meta.get("head") and head in OF_HEAD
+    need(known, "metadata", f"the selection {selection:.40} with the head {head:.40} is not known")
+    return INDEPENDENT | OF_HEAD[head] | ({"shards"} & set(meta))
 
 
 def check_metadata(meta: Meta) -> None:
     """All members that there must be and no others, each as its rule says."""
-    need(meta["format"] in MEMBERS, "layout", "this is a part of a model; give the file that names it")
-    need(set(meta) == MEMBERS[meta["format"]], "metadata", "there are other members than the format has")
+    need(set(meta) == members_of(meta), "metadata", "there are other members than the format has")
     for name, rule in RULES.items():
         need(name not in meta or rule(meta[name], meta), "metadata", f"{name} is not as docs/format.md says")
 
@@ -836,15 +898,18 @@ def siphash(data: bytes, key: bytes) -> int:
     return int(a ^ b ^ c ^ d)
 
 
+def hash_of(key: Any, under: str) -> int:
+    """64 bits of a hash of an id, under a key that is written as decimal digits."""
+    salt = hashlib.blake2b(under.encode(), digest_size=16).digest()
+    if isinstance(key, int):
+        return siphash(struct.pack("<q", key), salt)
+    data = key.encode() if isinstance(key, str) else key
+    return int.from_bytes(hashlib.blake2b(data, digest_size=8, key=salt).digest(), "little")
+
+
 def is_drawn(meta: Meta, key: Any) -> bool:
     """Whether a row is kept by its id alone: 64 bits of a keyed hash of it, as a fraction, are below sample_rate."""
-    if sample_rate(meta) == 0:
-        return False
-    salt = hashlib.blake2b(meta["sample_key"].encode(), digest_size=16).digest()
-    if isinstance(key, int):
-        return siphash(struct.pack("<q", key), salt) < sample_rate(meta) * 2**64
-    data = key.encode() if isinstance(key, str) else key
-    return int.from_bytes(hashlib.blake2b(data, digest_size=8, key=salt).digest(), "little") < sample_rate(meta) * 2**64
+    return sample_rate(meta) > 0 and hash_of(key, meta["sample_key"]) < sample_rate(meta) * 2**64
 
 
 def check_decisions(meta: Meta, rows: Rows, tick: Tick) -> Matrix:
@@ -860,6 +925,108 @@ def check_decisions(meta: Meta, rows: Rows, tick: Tick) -> Matrix:
             follow(P, g)
         tick(i, n)
     return H
+
+
+# Independent selection: whether a row is kept depends on that row and on public numbers alone. It is if
+#
+#     hash(id) < 2^64 min(1, slope rarity(x)) tilt(y),
+#
+# x being its features. Slope and tilts are floats by definition: single operations in the order of docs/exactness.md.
+# Rarity is 1; or the sum of x_j^2 / 2^e_j; or x'Wx, at least zero. W is the inverse of public second moments, in units
+# of 2^-40 and with something on the diagonal, rounded to float32.
+
+MOMENT_BITS = 40
+
+
+def check_independent(meta: Meta, rows: Rows, tensors: Tensors, tick: Tick) -> Matrix:
+    """Each row passes its own test, and they stand in the order of their hashes. Gives H of all rows."""
+    a, n = Letters(meta), len(rows.ids)
+    hashes = [hash_of(key, meta["order_key"]) for key in rows.ids]
+    turns = [(h, key.encode() if isinstance(key, str) else key) for h, key in zip(hashes, rows.ids, strict=True)]
+    need(ascend(turns), "decisions", "the rows are not in the order of the hashes of their ids")
+    slope, tilts = slope_and_tilts(meta)
+    rarity = rarity_of(meta, tensors)
+    H = identity(a.c, a.units)
+    for i, (g, answer, h) in enumerate(zip(rows.grid, rows.answers, hashes, strict=True), 1):
+        if hexadecimal(meta["rate"]) < 1:  # else every row is kept
+            tilt = tilts[answer[0]] if tilts else Fraction(1)
+            kept = h < 2**64 * min(Fraction(1), slope * rarity(g[: a.features])) * tilt
+            need(kept, "decisions", f"row {i} of {n} would not be kept: its hash is not below its chance")
+        add_outer(H, g)
+        tick(i, n)
+    return H
+
+
+def slope_and_tilts(meta: Meta) -> tuple[Fraction, list[Fraction]]:
+    """The factor of rarity, and that of each class; no factors where there are no shares."""
+    rate, mean, balance = (float(hexadecimal(meta[name])) for name in ("rate", "mean_rarity", "balance"))
+    shares = [float(hexadecimal(share)) for share in meta["class_shares"] or []]
+    if not shares:
+        return Fraction(rate / mean), []
+    whole = [1.0 / (len(shares) * share) for share in shares]
+    tilts = [1.0 if balance == 0 else x if balance == 1 else math.sqrt(x) for x in whole]
+    total = 0.0  # not sum(), which rounds in another way since Python 3.12
+    for share, tilt in zip(shares, tilts, strict=True):
+        total += share * tilt
+    c = max(tilts) / total
+    return Fraction(c * rate / mean), [Fraction(tilt / max(tilts)) for tilt in tilts]
+
+
+def rarity_of(meta: Meta, tensors: Tensors) -> Callable[[Sequence[int]], Fraction]:
+    """How unusual the features of a row are, by what is public."""
+    unit, exponents, d = Fraction(1, 4 ** meta["bits"]), meta["moments"], meta["n_features"]
+    if exponents is None:
+        return lambda g: Fraction(1)
+    if exponents != "matrix":
+        low = max(0, *exponents)
+        return lambda g: unit * Fraction(sum(v * v << (low - e) for v, e in zip(g, exponents, strict=True)), 1 << low)
+    W = inverse_moments(cut(take(tensors, "moments", "F32", [d, d]), d, d))
+    most = max(x.denominator for line in W for x in line)  # powers of two
+    whole = [[int(x * most) for x in line] for line in W]
+
+    def by_matrix(g: Sequence[int]) -> Fraction:
+        there = [(j, v) for j, v in enumerate(g) if v]
+        return unit * max(Fraction(0), Fraction(sum(whole[j][k] * v * x for j, v in there for k, x in there), most))
+
+    return by_matrix
+
+
+def inverse_moments(bits: list[array[int]]) -> list[list[Fraction]]:
+    """W, from the bits of the matrix of second moments, which must be one: else the file fails."""
+    d, said = len(bits), "moments are no second moments of rows in the unit ball"
+    need(all(b >> 23 & 0xFF <= 127 for line in bits for b in line), "moments", said)  # below 2 in size, and numbers
+    S = [[float32(b) for b in line] for line in bits]
+    trace = sum((S[i][i] for i in range(d)), Fraction(0))
+    fit = all(abs(x) <= 1 for line in S for x in line) and [list(column) for column in zip(*S, strict=True)] == S
+    need(fit and trace * 2**20 >= d, "moments", said)
+    more = int(trace * 2 ** (MOMENT_BITS - 10) / d)
+    H = [[round(x * 2**MOMENT_BITS) + more * (i == j) for j, x in enumerate(line)] for i, line in enumerate(S)]
+    floor = proved_floor(H, more // 2)
+    need(floor, "moments", said)
+    P = float_inverse(H)
+    return [[float32(b) for b in rounded_solution(H, P, side, floor)] for side in identity(d, 1 << MOMENT_BITS)]
+
+
+def proved_floor(H: Matrix, least: int) -> Fraction:
+    """Half of ``least``, if no eigenvalue of H is smaller; zero if H - least I has no factor L in floats.
+
+    L is taken as integers over 2^shift. If |H - least I - LL'| is at most least / 2, eigenvalues of H are at least
+    that, since those of LL' are not negative.
+    """
+    L: Floats = []
+    M = [[x - least * (i == j) for j, x in enumerate(line)] for i, line in enumerate(H)]
+    for i, line in enumerate(M):
+        row: list[float] = []
+        for j in range(i):
+            row.append((line[j] - dot(row, L[j])) / L[j][j])
+        pivot = line[i] - dot(row, row)
+        if not pivot > 0:
+            return Fraction(0)
+        L.append([*row, math.sqrt(pivot)])
+    shift = 40
+    K = [to_integers(row, shift) for row in L]
+    left = [(M[i][j] << 2 * shift) - dot(K[i], K[j]) for i in range(len(M)) for j in range(i + 1)]
+    return Fraction(least, 2) if 2 * (math.isqrt(2 * dot(left, left)) + 1) <= least << 2 * shift else Fraction(0)
 
 
 def follow(P: Floats, g: Sequence[int]) -> None:
@@ -881,7 +1048,7 @@ def follow(P: Floats, g: Sequence[int]) -> None:
 
 def sums_there(meta: Meta, tensors: Tensors) -> list[str]:
     """The names of all sums that the file must have."""
-    weighted = "row_weights" in tensors and meta.get("loss", "squared") == "squared"
+    weighted = "row_weights" in tensors and loss(meta) == "squared"
     return (TARGET_SUMS if "target_ranges" in meta else SUMS)[: 4 if weighted else 2]
 
 
@@ -892,6 +1059,9 @@ def check_shapes(meta: Meta, tensors: Tensors) -> None:
         take(tensors, name, "I64", [a.c * (a.c + 1) // 2] if name.endswith("gram") else [a.k, a.c])
     n = tensors["labels"].shape[0] if "labels" in tensors else 0
     take(tensors, "weights", "F32", [a.problems, n if a.kernel else a.c])
+    need(("moments" in tensors) == (meta.get("moments") == "matrix"), "rows", "moments are missing, or must not be")
+    if "moments" in tensors:
+        take(tensors, "moments", "F32", [a.features, a.features])
 
 
 def check_sums(meta: Meta, rows: Rows, tensors: Tensors, H: Matrix, names: list[str], times: Sequence[int]) -> Matrix:
@@ -943,7 +1113,7 @@ def check_linear_model(state: State, tick: Tick) -> Iterator[tuple[str, str]]:
     names, ones, units = sums_there(meta, tensors), [1] * len(rows.ids), Letters(meta).units
     fit = set(tensors) & {*SUMS, *TARGET_SUMS} == set(names)
     need(fit, "rows", "sums are missing, or there are some that must not be there")
-    H = check_decisions(meta, rows, tick)
+    H = check_independent(meta, rows, tensors, tick) if "selection" in meta else check_decisions(meta, rows, tick)
     yield "decisions", f"each of {len(rows.ids)} rows is kept, in the order in which they stand"
     sums = check_sums(meta, rows, tensors, H, names[:2], ones)
     if names[2:]:
@@ -953,7 +1123,7 @@ def check_linear_model(state: State, tick: Tick) -> Iterator[tuple[str, str]]:
             add_outer(H, g, s)
         sums = check_sums(meta, rows, tensors, H, names[2:], rows.row_weights)
     yield "sums", f"{', '.join(names)} are those of the rows"
-    if meta.get("loss") == "logistic":
+    if loss(meta) == "logistic":
         found = logistic_weights(meta, rows, take(tensors, "weights", "F32", [Letters(meta).problems, len(H)]))
     else:
         P = float_inverse(H)
@@ -1188,8 +1358,11 @@ def estimate(state: State) -> float:
         return n * n / 2 * a_pair + n * n * n / 3 * (guess + proof) + 6 * a.problems * n * n * proof
     filled = sum(1 for row in some for v in row if v) / len(some)
     seconds = n * filled * filled * add * len(sums_there(meta, tensors)) / 2
-    seconds += 0.0 if meta["threshold"] == "inf" else n * a.c * a.c * (guess + proof)
-    if meta.get("loss") != "logistic":
+    if "selection" not in meta:
+        seconds += 0.0 if meta["threshold"] == "inf" else n * a.c * a.c * (guess + proof)
+    elif meta["moments"] == "matrix":
+        seconds += a.c * a.c * a.c * (3 * guess + 3 * proof) + n * filled * filled * add
+    if loss(meta) != "logistic":
         return seconds + 2 * a.c * a.c * a.c * guess + 5 * a.problems * a.c * a.c * proof
     probe = Logistic([list(row) for row in some], [1 << C_BITS] * len(some), meta)
     a_row = seconds_of(lambda: probe.gradient([1 << 100] * a.c, 128)) / len(some)

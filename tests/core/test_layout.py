@@ -416,13 +416,14 @@ def test_ids_that_repeat_one_long_text_do_not_multiply_it():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_newer_version_is_named_with_what_to_do(files, name):
-    case = CASES[name]
+    case, (_, meta, _) = CASES[name], opened(files[name])
+    version = meta["version"] + 1
     for like in (None, case.make()):
-        newer = altered(files[name], lambda header, meta: meta.update(version=2, more={"of": ["this"]}))
-        with pytest.raises(StateFormatError, match=r"version 2 .*install a newer erasable"):
+        newer = altered(files[name], lambda header, meta: meta.update(version=version, more={"of": ["this"]}))
+        with pytest.raises(StateFormatError, match=rf"version {version} .*install a newer erasable"):
             read_back(newer, like)
-        for version in (0, -1, None, "1", 1.5, [1], "v" * 1000):
-            older = altered(files[name], lambda header, meta, v=version: meta.update(version=v))
+        for odd in (0, -1, None, "1", 1.5, [1], "v" * 1000):
+            older = altered(files[name], lambda header, meta, v=odd: meta.update(version=v))
             with pytest.raises(StateFormatError, match="no such version") as caught:
                 read_back(older, like)
             assert len(str(caught.value)) < 300

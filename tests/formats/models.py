@@ -226,6 +226,44 @@ CASES = {
         numeric=2,
         key="int",
     ),
+    "independent": Case(
+        lambda: ErasableClassifier(selection="independent", rate=0.6, feature_names=["a", "b,", 'ć"\\'])
+    ),
+    "independent, moments, int ids": Case(
+        lambda: ErasableClassifier(
+            selection="independent",
+            rate=0.5,
+            moments=[0.5, 0.25, 0.2],
+            balance=0.5,
+            class_shares={"ape": 0.5, "bee": 0.25, "cow": 0.25},
+            loss="logistic",
+            alpha=0.25,
+        ),
+        key="int",
+        weighted=True,
+    ),
+    "independent, matrix, bytes ids": Case(
+        lambda: ErasableClassifier(
+            selection="independent",
+            rate=0.5,
+            moments=np.array([[4, 1, 0], [1, 3, -1], [0, -1, 2]]) / 8,
+            fit_intercept=False,
+            grid_bits=20,
+            random_state=2**70,
+        ),
+        key="bytes",
+    ),
+    "independent regression, weighted": Case(
+        lambda: ErasableRegressor(
+            [(-13.0, 14.0), (-6.0, 5.5)], selection="independent", rate=0.5, moments=[0.5, 0.5, 0.25]
+        ),
+        numeric=2,
+        weighted=True,
+        key="int",
+    ),
+    "independent, sparse": Case(
+        lambda: ErasableClassifier(selection="independent", rate=0.5, moments=[2.0**-5] * 30), X=wide_rows
+    ),
     "ridge": Case(lambda: RetrainedRidge(0.5)),
     "rbf": Case(lambda: kernel("rbf")),
     "matern": Case(lambda: kernel("matern", nu=2.5, scaling=[4.0, 5.0, 6.0]), key="int"),

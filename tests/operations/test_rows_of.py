@@ -18,7 +18,7 @@ from erasable.schemas import Category, Number, Schema
 from tests.formats.models import CASES, N, rows, wide_rows
 from tests.schemas.raw import draft, table
 
-SPARSE = {"linear, sparse", "linear, sparse, 20 bits", "regression, sparse, 20 bits", "core set, tree on sparse"}
+SPARSE = {name for name in CASES if "sparse" in name}
 
 
 def expected(case, model, key):

@@ -57,6 +57,8 @@ def any_model(seed: int) -> Any:
         wide[np.arange(n)[:, None], (np.arange(n)[:, None] * 5 + np.arange(d) * 7) % 24] = X
         X = sp.csr_array(wide)
         model.set_params(scaling="row")
+        if getattr(model, "moments", None) is not None:
+            model.set_params(moments=[0.125] * 24 if np.ndim(model.moments) == 1 else np.eye(24) / 16)
     half = n // 2 if rng.random() < 0.3 else 0
     for at in (slice(0, half), slice(half, n)):
         if at.stop > at.start:
@@ -93,10 +95,18 @@ def drawn_model(rng: Any, X: Any) -> tuple[Any, Any, bool]:
         "scaling": ["row", 16.0, [2.0] * d][rng.integers(3)],
     }
     if rng.random() < 0.3:
+        moments = [None, 2.0 ** rng.integers(-6, 1, d), np.eye(d) / 4 + rng.choice([0.0, 0.25 / d])][rng.integers(3)]
+        choice |= {"selection": "independent", "rate": float(rng.choice([0.4, 0.8, 1.0])), "moments": moments}
+        choice |= {"threshold": None, "order": "hashed"}
+        if kind != "regression" and choice["rate"] < 1.0 and rng.random() < 0.5:
+            names = sorted(set(classes))
+            shares = dict(zip(names, (0.5 ** np.arange(1, len(names) + 1)).tolist(), strict=True))
+            choice |= {"balance": float(rng.choice([0.5, 1.0])), "class_shares": shares}
+    elif rng.random() < 0.3:
         choice |= {"sample_rate": float(rng.choice([0.3, 1.0])), "threshold": [math.inf, 0.1][rng.integers(2)]}
     if kind == "regression":
         targets = int(rng.integers(1, 3))
         return ErasableRegressor([(-9.0, 9.0)] * targets, **choice), np.rint(X[:, :1] * 2) + np.zeros(targets), True
-    weights = [None, "balanced", {sorted(set(classes))[0]: 2.5}][rng.integers(3)]
+    weights = [None, "balanced", {sorted(set(classes))[0]: 2.5}][0 if "balance" in choice else rng.integers(3)]
     alpha = float(rng.choice([1e-3, 0.3, 5.0])) if kind == "logistic" else None
     return ErasableClassifier(**choice, loss=kind, alpha=alpha, class_weight=weights, classes=fixed), y, True

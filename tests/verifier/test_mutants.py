@@ -46,12 +46,22 @@ def small(kind: str) -> bytes:
             model = ErasableClassifier(threshold=0.05).fit(wide, y, ids=ids, subjects=["ann"] * N)
         case "regression":
             model = ErasableRegressor((-9.0, 9.0), threshold=0.05).fit(X, X[:, 0], **named, **weights)
+        case "balance":
+            shares = {"ape": 0.5, "bee": 0.25, "cow": 0.25}
+            model = ErasableClassifier(
+                selection="independent", rate=0.8, moments=[0.5, 0.25], balance=0.5, class_shares=shares
+            )
+            model.fit(X, y, **named, **weights)
+        case "matrix":
+            moments = np.array([[4, 1], [1, 2]]) / 8
+            model = ErasableRegressor((-9.0, 9.0), selection="independent", rate=0.8, moments=moments)
+            model.fit(X, X[:, 0], ids=range(N), subjects=range(N))
         case _:
             model = ErasableKernelClassifier(kind, 0.1, threshold=0.3, gamma=0.5).fit(X, y, **named)
     return bytes_of(model)
 
 
-KINDS = ["squared", "two classes", "logistic", "sample", "sparse", "regression", "rbf", "poly"]
+KINDS = ["squared", "two classes", "logistic", "sample", "sparse", "regression", "rbf", "poly", "balance", "matrix"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -79,7 +89,8 @@ def test_they_agree_about_bits_of_every_tensor(kind, tmp_path):
             raw = rebuilt(meta, {**parts, name: (dtype, shape, bytes(mutant))})
             seen = second(raw, tmp_path)[0] == 4
             assert first(raw) is not seen, (name, k, bit)
-            assert seen or name.startswith(("ids", "subjects")), (name, k, bit)  # ids of a sample may be seen, too
+            # Ids of a sample may be seen, too, and moments by which a row would not be kept, or that are none.
+            assert seen or name.startswith(("ids", "subjects", "moments")), (name, k, bit)
 
 
 @pytest.mark.parametrize(
@@ -88,6 +99,7 @@ def test_they_agree_about_bits_of_every_tensor(kind, tmp_path):
         ("regression", "target_ranges", [["-0x0.0p+0", (9.0).hex()]]),
         ("poly", "coef0", "-0x0.0p+0"),
         ("two classes", "sample_rate", "-0x0.0p+0"),
+        ("matrix", "balance", "-0x0.0p+0"),
     ],
 )
 def test_minus_zero_is_refused_by_both(kind, name, value, tmp_path):
@@ -147,10 +159,11 @@ def reversed_rows(raw):
     """Rows, labels and ids in the opposite order: the sums are the same."""
     _, meta, _ = opened(raw)
     parts = tensors(raw)
-    for name in ("rows", "labels", "ids", "subjects"):
+    for name in {"rows", "labels", "targets", "ids", "subjects"} & parts.keys():
         dtype, shape, body = parts[name]
-        size = len(body) // N
-        lines = [body[i * size : (i + 1) * size] for i in range(N)]
+        n = parts["ids"][1][0]
+        size = len(body) // n
+        lines = [body[i * size : (i + 1) * size] for i in range(n)]
         parts[name] = (dtype, shape, b"".join(reversed(lines)))
     return rebuilt(meta, parts)
 
@@ -159,6 +172,12 @@ def not_drawn(kind):
     """An id whose row the sample would leave out."""
     _, meta, _ = opened(small(kind))
     return next(key for key in range(100, 200) if not erasable_verify.is_drawn(meta, key))
+
+
+def not_kept(kind):
+    """An id that draws the first turn of nobody: its hash is larger than any row's chance."""
+    _, meta, _ = opened(small(kind))
+    return max(range(100, 2000), key=lambda key: erasable_verify.hash_of(key, meta["order_key"]))
 
 
 def float_of(text):
@@ -187,6 +206,22 @@ SEEN = {
         member("class_weight", lambda _: {"kind": "str", "weights": [["ape", (3.0).hex()]]}),
     ),
     "an id for which a row was drawn, to one that is not": ("sample", entry("ids", 0, lambda key: not_drawn("sample"))),
+    "an id of independent selection, to one that is not kept": (
+        "matrix",
+        entry("ids", 0, lambda key: not_kept("matrix")),
+    ),
+    "rows of independent selection, in another order": ("matrix", reversed_rows),
+    "a rate so low that a row would not be kept": ("balance", member("rate", lambda _: (1e-9).hex())),
+    "class_shares by which a row would not be kept": (
+        "balance",
+        member("class_shares", lambda shares: [(1.0).hex(), (1.0).hex(), (2.0**-90).hex()]),
+    ),
+    "moments by which a row would not be kept": ("balance", member("moments", lambda _: [20, 20])),
+    "a matrix of moments, to one that is not symmetric": ("matrix", entry("moments", 1, lambda bits: bits + 1)),
+    "a matrix of moments, to one that has a negative square": (
+        "matrix",
+        entry("moments", 0, lambda bits: bits - 2**31),
+    ),
     "the kernel's gamma": ("rbf", member("gamma", lambda gamma: (float_of(gamma) * 2).hex())),
 }
 UNSEEN = {
@@ -198,6 +233,7 @@ UNSEEN = {
     "order_key": ("two classes", member("order_key", lambda _: "12345")),
     "a lower threshold": ("two classes", member("threshold", lambda tau: (float_of(tau) / 2).hex())),
     "a raised sample_rate": ("squared", member("sample_rate", lambda _: (0.9).hex())),
+    "a raised rate": ("balance", member("rate", lambda _: (0.9).hex())),
     "class_weight, squared loss": ("two classes", member("class_weight", lambda _: "balanced")),
     "the range of targets": (
         "regression",

@@ -88,14 +88,15 @@ def test_it_agrees_about_hundreds_of_models(tens, tmp_path):
         assert first(bytes_of(model))
 
 
-def test_nothing_left_holds(tmp_path):
-    clf = ErasableClassifier(threshold=0.1).fit(np.eye(3), [0, 1, 0])
+@pytest.mark.parametrize("options", [{"threshold": 0.1}, {"selection": "independent", "moments": np.eye(3) / 3}])
+def test_nothing_left_holds(options, tmp_path):
+    clf = ErasableClassifier(**options).fit(np.eye(3), [0, 1, 0])
     clf.forget(ids=[0, 1, 2])
     code, found = second(bytes_of(clf), tmp_path)
     assert (code, found["core_rows"]) == (0, 0)
 
 
-@pytest.mark.parametrize("made", ["sparse", "dense", "regression"])
+@pytest.mark.parametrize("made", ["sparse", "dense", "regression", "independent"])
 @pytest.mark.parametrize("kind", ["int", "str", "bytes"])
 def test_shards_are_what_the_page_says(kind, made, tmp_path, monkeypatch):
     """In the sparse state some rows are dense, so that some shards are."""
@@ -117,13 +118,19 @@ def test_shards_are_what_the_page_says(kind, made, tmp_path, monkeypatch):
             X, X[:, 0], ids=ids, subjects=owners, allow_no_subject=True, sample_weight=weights
         )
     else:
-        model = ErasableClassifier(threshold=1e-9).fit(X, np.arange(n) % 3, ids, owners, allow_no_subject=True)
+        options = {"threshold": 1e-9}
+        if made == "independent":
+            options = {"selection": "independent", "rate": 0.9, "moments": np.eye(d) / d, "random_state": 1}
+        model = ErasableClassifier(**options).fit(X, np.arange(n) % 3, ids, owners, allow_no_subject=True)
     model.forget(ids=ids[::9])
     path = tmp_path / "m.erasable"
     model.save(path)
     code, found = verdict_of(path)
     assert (code, found["digest"]) == (0, model.state_digest())
-    assert found["format"].endswith("-sharded")
+    assert found["format"] == {
+        "independent": "erasable-model",
+        "regression": "erasable-regression-sharded",
+    }.get(made, "erasable-linear-sharded")
     parts = sorted((tmp_path / ".m.erasable.parts").iterdir())
     assert len(parts) > 2
     layouts = {"rows" in erasable_verify.read_container(part.read_bytes())[1] for part in parts}

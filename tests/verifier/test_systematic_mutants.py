@@ -84,8 +84,10 @@ OTHERS = [
 # Members of which some other value passes, and why. What is not here must have the value that it has.
 NOTHING_FOLLOWS = {
     "alpha_units": "by so little that every weight rounds alike",
+    "balance": "every row is still kept",
     "capacity_units": "by so little that every weight rounds alike; with the logistic loss, any that keeps each row",
     "class_weight": "with the squared loss it moves the decision, which is not stored",
+    "class_shares": "every row is still kept",
     "classes": "names: their order alone is used",
     "classes_fixed": "true and false say the same where every class has rows",
     "coef0": "the kernel has no use for it",
@@ -94,8 +96,11 @@ NOTHING_FOLLOWS = {
     "feature_names": "names",
     "gamma": "the kernel has no use for it, or every kernel value is rounded to the same number",
     "id_kind": "names: a text may be called bytes",
+    "mean_rarity": "every row is still kept",
+    "moments": "every row is still kept",
     "nu": "the kernel has no use for it",
     "order_key": "rows may have come in several calls, in any order",
+    "rate": "a higher one keeps the same rows",
     "sample_rate": "the threshold would keep the rows that are not drawn, and a higher rate draws the same",
     "scaling": "rows are stored as they came out of it",
     "subject_kind": "names: a text may be called bytes",
@@ -106,6 +111,7 @@ NOTHING_FOLLOWS = {
 
 RANGE = [["-0x1.8000000000000p+3", "0x1.8000000000000p+3"]]
 HONEST = {  # values that another honest model has
+    "class_shares": [["0x1.0000000000000p-1", "0x1.0000000000000p-2", "0x1.0000000000001p-2"]],
     "classes": [["ant", "bat", "cat"], ["ant", "bat"]],
     "feature_map": ['{"map":{"map":"frozen"},"n_features":7}'],
     "nu": ["0x1.4000000000000p+1"],
@@ -157,13 +163,19 @@ def turning_point(raw, name, low, high, folder):
         low, high = (middle, high) if passes(middle) else (low, middle)
 
 
-@pytest.mark.parametrize("kind", sorted({*KINDS} - {"sample"}))
+@pytest.mark.parametrize("kind", sorted({*KINDS} - {"sample", "balance", "matrix"}))
 def test_they_agree_to_the_last_bit_of_a_threshold(kind, tmp_path):
     turning_point(small(kind), "threshold", float.fromhex(opened(small(kind))[1]["threshold"]), 1e300, tmp_path)
 
 
 def test_they_agree_to_the_last_bit_of_a_rate(tmp_path):
     turning_point(small("sample"), "sample_rate", 0.7, 1e-9, tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["balance", "matrix"])
+@pytest.mark.parametrize(("name", "low", "high"), [("rate", 0.8, 1e-9), ("mean_rarity", 1e-9, 1e30)])
+def test_they_agree_to_the_last_bit_of_a_chance(kind, name, low, high, tmp_path):
+    turning_point(small(kind), name, low, high, tmp_path)
 
 
 # -- rows ----------------------------------------------------------------------------------------------------------
