@@ -13,7 +13,7 @@ import pytest
 import erasable
 from erasable import ErasableClassifier, ErasableGeneralClassifier, ErasableKernelClassifier
 from erasable.classes import FiniteClass, KernelBall, LinearBall, NumericClass
-from erasable.coresets import LeverageThreshold, RandomSubsample, SinglePass, Staged
+from erasable.coresets import IndependentSample, LeverageThreshold, RandomSubsample, SinglePass, Staged
 from erasable.errors import ConfigurationError
 from erasable.estimators.core_set import CoreSetUnlearner
 from erasable.features import FrozenMap, HashedText, NystroemFeatures, RandomFourierFeatures
@@ -153,6 +153,7 @@ PARAMETERS = {
         "given": {"threshold": 0.1},
     },
     RandomSubsample: {"numbers": ["fraction"], "integers": ["random_state"], "given": {"fraction": 0.5}},
+    IndependentSample: {"numbers": ["rate", "balance"], "integers": ["random_state"], "given": {"rate": 0.5}},
     SinglePass: {"numbers": ["threshold"], "given": {"function_class": LinearBall(), "threshold": 0.1}},
     Staged: {"numbers": ["delta"], "integers": ["max_stages"], "given": {"function_class": LinearBall()}},
     LinearBall: {"numbers": ["radius"], "integers": ["grid_bits"], "switches": ["fit_intercept"]},
@@ -178,11 +179,13 @@ PARAMETERS = {
         "optional numbers": ["threshold", "kappa"],
         "integers": ["grid_bits"],
         "switches": ["fit_intercept"],
+        "choices": ["selection"],
     },
     ErasableKernelClassifier: {
-        "numbers": ["capacity", "threshold", "gamma", "nu", "coef0"],
+        "numbers": ["capacity", "gamma", "nu", "coef0"],
+        "optional numbers": ["threshold"],
         "integers": ["degree", "grid_bits"],
-        "choices": ["kernel"],
+        "choices": ["kernel", "selection"],
     },
     ErasableGeneralClassifier: {"numbers": ["threshold"], "choices": ["sampler"]},
     CoreSetUnlearner: {

@@ -223,7 +223,8 @@ def rule_of(
     stated: Any = map_of(given)  # a schema may state what the caller does not give
     moments = getattr(stated, "second_moments", None) if given.moments is None else given.moments
     rarity = rarity_of(moments, n_features)
-    balance, by_class = getattr(given, "balance", 0.0), getattr(given, "class_shares", None)
+    balance = number_between(getattr(given, "balance", 0.0), "balance", 0.0, 1.0, closed="both")
+    by_class = getattr(given, "class_shares", None)
     if by_class is None and balance and hasattr(stated, "shares_of"):
         by_class = stated.shares_of(classes)
     shares = None if by_class is None else _class_shares(by_class, classes)
@@ -231,7 +232,7 @@ def rule_of(
         raise ConfigurationError("balance and class_weight both make up for rare classes: leave one of them out.")
     mean = 1.0 if rarity.uniform else n_features * stretch  # by exact moments, a row's rarity has this mean
     fields = {"rate": rate, "key": order_key(given), "rarity": rarity, "mean_rarity": mean}
-    return fields | {"balance": float(balance), "class_shares": shares}
+    return fields | {"balance": balance + 0.0, "class_shares": shares}
 
 
 def _class_shares(given: Arguments, classes: tuple[Label, ...] | None) -> tuple[tuple[Label, float], ...]:
