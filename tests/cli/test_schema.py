@@ -198,9 +198,9 @@ def test_the_schema_is_in_the_file(raw, capsys):
     told = said(capsys)
     assert told["encoding"]["cells"]["age"] == {"missing": columns()["age"].count(None)}
     assert run(["inspect", "m.erasable", "--schema"]) == 0
-    assert capsys.readouterr().out == draft().text
+    assert capsys.readouterr().out == draft().encoding_text
     assert run(["inspect", "m.erasable", "--schema", "--json"]) == 0
-    assert said(capsys)["schema"] == draft().text
+    assert said(capsys)["schema"] == draft().encoding_text
     assert run(["inspect", "m.erasable"]) == 0
     assert "encoded by a schema" in capsys.readouterr().out
 

@@ -63,6 +63,8 @@ def test_the_table_is_canonical_and_outside_of_what_a_state_holds():
     every = STATED.replace("town = -2", "town = [-2, -2, -2, -2]").replace("0.25", "2.5e-1")
     assert Schema.parse(ENCODING + every).text == SCHEMA.text
     assert Schema.parse(ENCODING + "[selection]\n").text == ENCODING
+    least = Schema.parse(ENCODING + STATED.replace("town = -2\n", ""))
+    assert least.text == SCHEMA.text.replace("town = -2", "town = -6")
     numbers = Schema.parse(ENCODING.replace('"no", "yes"', "0, 1") + '[selection.class_shares]\n"0" = 0.5\n"1" = 0.5\n')
     assert numbers.shares_of([0, 1]) == {0: 0.5, 1: 0.5}
 
@@ -77,8 +79,7 @@ def test_the_table_is_canonical_and_outside_of_what_a_state_holds():
         ("[-1, -3]", "-101", "between -100 and 20"),
         ("[-1, -3]", "21", "between -100 and 20"),
         ("[-1, -3]", '"a"', "every exponent of two must be an integer"),
-        ("town = -2\n", "", "'town' has none"),
-        ("town = -2\n", "town = -2\ny = -2\n", "no column 'y' makes features"),
+        ("town = -2\n", "town = -2\ny = -2\n", "moments names 'y', which makes no features: delete"),
         ("no = 0.75", "no = 0", "every class share must be"),
         ("no = 0.75", "no = -0.5", "every class share must be"),
         ("no = 0.75", "no = 1.5", "every class share must be"),
@@ -111,7 +112,7 @@ def test_shares_need_a_label_and_selection_is_a_table():
 
 TABLE, CELLS = table(), columns()
 Y, IDS, PEOPLE = CELLS["outcome"], CELLS["row_id"], CELLS["person"]
-DRAFT = draft()
+DRAFT = replace(draft(), moments={}, class_shares={})
 RNG = np.random.default_rng(2)
 MOMENTS = {c.name: tuple((-6 - RNG.integers(0, 4, size=c.width)).tolist()) for c in DRAFT.features}
 PUBLIC = replace(DRAFT, moments=MOMENTS, class_shares={"no": 0.75, "yes": 0.25})

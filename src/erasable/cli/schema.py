@@ -82,6 +82,10 @@ def schema(
     prints, and stores nowhere, how many subjects would have to be absent for an entry to change. Read the draft, edit
     it, and learn with it; it becomes part of the model.
 
+    The draft also states second moments of the features and shares of the classes, rounded to powers of two, for
+    `learn --selection independent`. They are public: models keep them when rows are forgotten. Delete the tables
+    `[selection...]` if they must not show; a draft from standard input has none.
+
     For example:
 
     - `erasable schema data.csv --show`

@@ -63,6 +63,8 @@ def stored_schema(path: str | os.PathLike[str]) -> Schema:
 def draft_table(source: Any, *, dialect: Dialect | None = None, **options: Any) -> Draft:
     r"""A schema drafted from the rows of a file or pipe; options are those of ``erasable.schemas.draft_schema``.
 
+    A file is read twice, the second time for moments and class shares; a pipe gets none.
+
     Examples
     --------
     >>> import io
@@ -73,7 +75,8 @@ def draft_table(source: Any, *, dialect: Dialect | None = None, **options: Any) 
     ['town=Bern', 'town=Oslo', 'town=(others)']
     """
     with _raw_stream(source, dialect) as stream:
-        return draft_schema(iter(stream.raw_blocks()), **options)
+        draft = draft_schema(iter(stream.raw_blocks()), **options)
+        return draft if stream.once else draft.with_selection(stream.raw_blocks())
 
 
 def _raw_stream(source: Any, dialect: Dialect | None) -> TableStream:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from erasable.errors import InputError
 from erasable.schemas.cells import DAY, ORDERS, Kind, folded, parse_date, parse_time
 from erasable.schemas.columns import Category, Column, Number, YesNo
 from erasable.schemas.dates import Date, Time
+from erasable.schemas.draft_selection import with_selection
 from erasable.schemas.schema import MISSING_SPELLINGS, Role, Schema
 from erasable.schemas.statistics import (
     NEVER,
@@ -64,8 +65,15 @@ class Draft:
         return (
             "Drafted from rows. Kinds, edges, ranges, categories, years and indicators are those that at least\n"
             f"{self.k} subjects share; names of columns and everything else are not from rows. Read it, edit it, and\n"
-            "then keep it: a schema is part of every model that is learnt through it."
+            "then keep it: a schema is part of every model that is learnt through it.\n"
+            "Moments and class shares, for independent selection, are rounded to powers of two; features that\n"
+            f"fewer than {self.k} subjects have get the smallest moment. They are public: models keep them when rows\n"
+            "are forgotten. Delete the entry of a column whose features you edit, or both tables."
         )
+
+    def with_selection(self, blocks: Iterable[Any]) -> Draft:
+        """The draft with moments and class shares for independent selection, from the same rows read again."""
+        return replace(self, schema=with_selection(self.schema, blocks, self.k))
 
     def __str__(self) -> str:
         lines = []
@@ -115,6 +123,8 @@ def draft_schema(
       are missing; and what is left is hashed as a whole.
     - Missing cells have an indicator where k subjects have any.
     - Targets get a range from the k-th smallest to the k-th largest subject, rounded outwards to a 1-2-5 step.
+    - Moments and class shares for independent selection are powers of two. They need a second pass, so an iterator of
+      blocks gets none. They have no margins: rows count, not subjects, so one subject may change one by a factor of 2.
 
     *Cost*: memory for each different cell of a column, once; where subjects are named, one, two or four bytes for each
     cell and four for each row in addition, and some forty for each row while one column is drafted.
@@ -129,7 +139,8 @@ def draft_schema(
         **{name: role for role, name in (("label", label), ("id", id), ("weight", weight)) if name is not None},
     }
     blocks = table if isinstance(table, Iterator) else [table]
-    return draft_from(TableStatistics(blocks, roles, _is_identifier, MISSING_SPELLINGS), roles, k=k)
+    draft = draft_from(TableStatistics(blocks, roles, _is_identifier, MISSING_SPELLINGS), roles, k=k)
+    return draft if isinstance(table, Iterator) else draft.with_selection([table])
 
 
 def draft_from(statistics: TableStatistics, roles: Mapping[str, str], *, k: int) -> Draft:

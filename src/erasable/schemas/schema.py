@@ -120,7 +120,7 @@ class Schema(FeatureMap):
         any of ``trim``, ``nfc`` and ``casefold``. By default they are compared character by character.
     moments : mapping from names of columns and crosses to exponents, optional
         For independent selection: public second moments of the features as row scaling leaves them, as exponents of
-        two; one exponent for all features of a column, or one for each. Every column that makes features has some.
+        two; one exponent for all features of a column, or one for each. A column without any has the smallest of all.
     class_shares : mapping from classes to shares, optional
         For independent selection with ``balance``: the public share of each class. Neither of these two changes the
         encoding, so schemas that differ in them alone are equal.

@@ -23,7 +23,7 @@ def read_moments(given: Any, widths: Sequence[tuple[str, int]]) -> dict[str, Exp
     Parameters
     ----------
     given : mapping from names to an exponent or a list of exponents
-        One for all features of the column, or one for each.
+        One for all features of the column, or one for each. A column without an entry has the smallest of all.
     widths : sequence of pairs
         Each column or cross that makes features, and how many.
     """
@@ -33,11 +33,11 @@ def read_moments(given: Any, widths: Sequence[tuple[str, int]]) -> dict[str, Exp
         return {}
     names = [name for name, _ in widths]
     unknown = [name for name in given if name not in names]
-    absent = [name for name in names if name not in given]
-    if unknown or absent:
-        which = f"no column {unknown[0]!r} makes features" if unknown else f"{absent[0]!r} has none"
-        raise ConfigurationError(f"moments must name every column that makes features, and no others: {which}.")
-    return {name: _exponents(given[name], name, width) for name, width in widths}
+    if unknown:
+        raise ConfigurationError(f"moments names {unknown[0]!r}, which makes no features: delete its entry.")
+    stated = {name: _exponents(given[name], name, width) for name, width in widths if name in given}
+    least = min(min(exponents) for exponents in stated.values())
+    return {name: stated.get(name, (least,) * width) for name, width in widths}
 
 
 def _exponents(given: Any, name: str, width: int) -> Exponents:
@@ -45,7 +45,8 @@ def _exponents(given: Any, name: str, width: int) -> Exponents:
     listed = list(given) if isinstance(given, list | tuple) else [given] * width
     if len(listed) != width:
         raise ConfigurationError(
-            f"moments of {name!r} has {len(listed)} exponents for {width} features: give one for each, or one for all."
+            f"moments of {name!r} has {len(listed)} exponents for {width} features: delete the entry, or give "
+            "one for each."
         )
     where = f"moments of {name!r}: every exponent of two"
     return tuple(whole_number(exponent, where, LEAST_EXPONENT, MOST_EXPONENT) for exponent in listed)
