@@ -17,6 +17,7 @@ from verifier import erasable_verify
 
 WIDTH = {"I64": 8, "I32": 4, "I16": 2, "U16": 2, "U8": 1, "F32": 4}
 N = 9
+ONE = 0x3F800000  # the bits of a float32
 
 
 @functools.cache
@@ -54,7 +55,7 @@ def small(kind: str) -> bytes:
             model.fit(X, y, **named, **weights)
         case "matrix":
             moments = np.array([[4, 1], [1, 2]]) / 8
-            model = ErasableRegressor((-9.0, 9.0), selection="independent", rate=0.8, moments=moments)
+            model = ErasableRegressor((-9.0, 9.0), selection="independent", rate=0.5, moments=moments)
             model.fit(X, X[:, 0], ids=range(N), subjects=range(N))
         case _:
             model = ErasableKernelClassifier(kind, 0.1, threshold=0.3, gamma=0.5).fit(X, y, **named)
@@ -175,7 +176,7 @@ def not_drawn(kind):
 
 
 def not_kept(kind):
-    """An id that draws the first turn of nobody: its hash is larger than any row's chance."""
+    """An id whose hash is above the chance of a usual row: at the end, it is where its turn is."""
     _, meta, _ = opened(small(kind))
     return max(range(100, 2000), key=lambda key: erasable_verify.hash_of(key, meta["order_key"]))
 
@@ -208,7 +209,7 @@ SEEN = {
     "an id for which a row was drawn, to one that is not": ("sample", entry("ids", 0, lambda key: not_drawn("sample"))),
     "an id of independent selection, to one that is not kept": (
         "matrix",
-        entry("ids", 0, lambda key: not_kept("matrix")),
+        entry("ids", -1, lambda key: not_kept("matrix")),
     ),
     "rows of independent selection, in another order": ("matrix", reversed_rows),
     "a rate so low that a row would not be kept": ("balance", member("rate", lambda _: (1e-9).hex())),
@@ -220,7 +221,7 @@ SEEN = {
     "a matrix of moments, to one that is not symmetric": ("matrix", entry("moments", 1, lambda bits: bits + 1)),
     "a matrix of moments, to one that has a negative square": (
         "matrix",
-        entry("moments", 0, lambda bits: bits - 2**31),
+        lambda raw: entry("moments", 1, lambda _: ONE)(entry("moments", 2, lambda _: ONE)(raw)),
     ),
     "the kernel's gamma": ("rbf", member("gamma", lambda gamma: (float_of(gamma) * 2).hex())),
 }
