@@ -15,7 +15,7 @@ import pytest
 from erasable import ErasableClassifier, ErasableKernelClassifier, load
 from erasable.cli.app import run
 from erasable.models import files as shards
-from erasable.models.configuration import DEFAULT_THRESHOLD
+from erasable.models.configuration import DEFAULT_KERNEL_THRESHOLD, DEFAULT_THRESHOLD
 from tests.cli.session import LEARN, MODEL, N, content, learnt, put, read_csv, refused, said, table
 from tests.formats.models import rows
 
@@ -131,7 +131,7 @@ def test_learn_help_tells_linear_models_from_kernels(capsys, monkeypatch):
     assert run(["learn", "--help"]) == 0
     text = capsys.readouterr().out
     assert f"[default: {linear['capacity']:g} for a linear model, {kernel['capacity']:g} for a kernel]" in text
-    assert f"[default: {DEFAULT_THRESHOLD:g} for a linear model, {kernel['threshold']:g} for a kernel]" in text
+    assert f"[default: {DEFAULT_THRESHOLD:g} for a linear model, {DEFAULT_KERNEL_THRESHOLD:g} for a kernel]" in text
 
 
 def test_learn_reports_the_bytes_of_all_files(folder, capsys, monkeypatch):

@@ -14,6 +14,7 @@ from erasable.coresets import SinglePass, Staged
 from erasable.errors import ConfigurationError, StateFormatError
 from erasable.estimators.base import ErasableClassifierBase
 from erasable.models.configuration import (
+    DEFAULT_KERNEL_THRESHOLD,
     SELECTION_NAMES,
     Configuration,
     check_memory,
@@ -189,7 +190,7 @@ class ErasableKernelClassifier(ErasableClassifierBase):
         if choice(self.selection, "selection", SELECTION_NAMES) == "independent":
             return IndependentPoints(points, kernel, units, **rule_of(self, n_features, classes))
         refuse_rule(self)
-        threshold = positive_number(1.0 if self.threshold is None else self.threshold, "threshold")
+        threshold = positive_number(DEFAULT_KERNEL_THRESHOLD if self.threshold is None else self.threshold, "threshold")
         if kernel.of_distance and capacity * threshold >= 1.0:
             raise ConfigurationError(
                 "nothing could ever be selected: no row's disagreement exceeds 1 / capacity = "

@@ -106,6 +106,7 @@ class Configuration:
 
 # Chosen in a study over public sets, which benchmarks/RESULTS.md documents ("Defaults").
 DEFAULT_THRESHOLD = 0.06
+DEFAULT_KERNEL_THRESHOLD = 1.0
 DEFAULT_RATE = 0.1
 DEFAULT_TARGET_RANGE = (-1000.0, 1000.0)
 SELECTION_NAMES = ("leverage", "independent")
