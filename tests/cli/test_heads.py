@@ -144,7 +144,7 @@ def test_another_head_than_that_of_the_file_is_refused(capsys, folder):
         (["--sample-rate", "0.3", "--threshold", "inf"], "threshold, kappa or horizon"),
     ):
         with refused(capsys, folder) as no:
-            no(["learn", more, *LEARN, *options], 2, f"{name} changed", "with fit, or with another file")
+            no(["learn", more, *LEARN, *options], 2, f"{name} changed", "start over with fit or another file")
     assert run(["learn", more, *LEARN, "--loss", "logistic", "--sample-rate", "0.3"]) == 0
 
 
