@@ -106,7 +106,7 @@ def test_a_fitted_model_whose_parameters_change_stays_what_it_is_until_it_is_fit
     twin = clone(clf).fit(X, Y, ids=IDS)
     clf.set_params(**change)
     for act in (clf.partial_fit, lambda *rows, **more: learn(clf, *rows, **more)):
-        with refused(clf, ConfigurationError, f"{next(iter(change))} changed", "with fit, or with another file"):
+        with refused(clf, ConfigurationError, f"{next(iter(change))} changed", "start over with fit or another file"):
             act(X, Y, ids=MORE)
     gone = clf.core_ids_[:5].tolist()
     assert clf.forget(ids=gone).core_rows_removed == twin.forget(ids=gone).core_rows_removed == 5

@@ -210,8 +210,8 @@ class ErasableKernelClassifier(ErasableClassifierBase):
             given = replace(given, classes=there.classes)
         if given != there:
             raise ConfigurationError(
-                "parameters changed since the model was first fitted, which would make two models of it: set the old "
-                "values again, or start anew: with fit, or with another file."
+                "parameters changed since the model was first fitted: set the old values again, or start over with fit "
+                "or another file."
             )
 
     # -- pickles and files ---------------------------------------------------------------------------------------
@@ -370,13 +370,13 @@ class ErasableGeneralClassifier(ErasableClassifierBase):
         given = self._configuration(held.selection.n_features, classes)
         if _described(given) != _described(held):
             raise ConfigurationError(
-                "function_class, sampler, threshold, order or random_state changed since the model was first fitted, "
-                "which would make two models of it: set the old value again, or start anew with fit."
+                "function_class, sampler, threshold, order or random_state changed since the model was first fitted: "
+                "set the old value again, or start over with fit."
             )
         for fixed in (self.classes, classes):
             if fixed is not None and sorted_classes(fixed) != held.classes:
                 raise ConfigurationError(
-                    "classes changed since the model was first fitted: give the same ones, or call fit to start anew."
+                    "classes changed since the model was first fitted: give the same ones, or start over with fit."
                 )
 
     # -- pickles and files ---------------------------------------------------------------------------------------
