@@ -12,7 +12,7 @@ STAMP := $(VENV)/.installed
 # What `quick` runs: one of each kind of test. Laws, machines and sweeps in full are for `test`.
 QUICK := $(wildcard tests/test_*.py) tests/paper tests/formats tests/models/test_linear_state.py tests/features \
 	$(patsubst %,tests/core/test_%.py,oracle grid sums leverage weights kernel_selector screen keyed_hash linear_selection) \
-	tests/classes/test_finite.py tests/coresets/test_linear.py \
+	tests/classes/test_finite.py tests/coresets/test_maps.py \
 	$(patsubst %,tests/estimators/test_%.py,forget learning predict labels traces refusals interruptions sklearn_contract kernel) \
 	tests/laws/test_ties.py tests/laws/test_forget_equals_refit.py tests/machines/test_linear_machine.py \
 	tests/store/test_refusals.py tests/audit/test_keys.py tests/audit/test_receipts.py \

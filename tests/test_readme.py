@@ -1,9 +1,10 @@
-"""The README's examples and commands run and print what it says."""
+"""The README's examples and commands run and print what it says; what it links to and `make quick` names exists."""
 
 import contextlib
 import io
 import re
 import shlex
+import subprocess
 from pathlib import Path
 
 from erasable.cli.app import run
@@ -65,3 +66,10 @@ def test_every_file_the_readme_links_to_exists():
     links = re.findall(r"\]\(([^)#]+)\)", README.read_text())
     assert len(links) > 5
     assert [link for link in links if not (README.parent / link).exists()] == []
+
+
+def test_every_path_that_make_quick_names_exists():
+    done = subprocess.run(["make", "-n", "quick"], cwd=README.parent, capture_output=True, text=True, check=True)
+    paths = [word for word in done.stdout.split() if word.startswith("tests")]
+    assert len(paths) > 30
+    assert [path for path in paths if not (README.parent / path).exists()] == []
