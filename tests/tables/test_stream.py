@@ -425,6 +425,8 @@ def test_odd_arguments_are_refused(tmp_path, options, kind, says):
     for source in (tmp_path / "t.csv", io.BytesIO(b"a,label\n1,2\n")):
         with refused(kind, says):
             stream_table(source, **options)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'clipped'"):
+        stream_table(tmp_path / "t.csv", clipped=True)
     with refused(InputTypeError, "path"):
         stream_table(3)
     with refused(InputError, "binary"):

@@ -6,7 +6,7 @@ import re
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,18 @@ _FLOAT = re.compile(
 )
 _TRUTH = {"true": True, "false": False}
 _ARRAYS: dict[type, Any] = {bool: bool, int: np.int64, float: np.float64}
+
+
+class ColumnNames(TypedDict, total=False):
+    """The names of columns that readers of tables take as keyword arguments; see ``stream_table``."""
+
+    label: str | None
+    id: str | None
+    subject: str | Sequence[str] | None
+    features: Sequence[str] | None
+    ignore: Sequence[str]
+    weight: str | None
+    targets: Sequence[str]
 
 
 @dataclass(frozen=True)

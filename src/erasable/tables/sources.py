@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from types import ModuleType
-from typing import Any, BinaryIO, TypeGuard
+from typing import Any, BinaryIO, TypeGuard, Unpack
 
 from erasable.errors import ConfigurationError, ErasableError, InputError
 from erasable.schemas import Schema
@@ -19,7 +19,7 @@ from erasable.tables import csv_stream
 from erasable.tables.arrays import NpzStream, SvmlightStream, is_half_of_split, read_split
 from erasable.tables.arrow_rows import BatchStream, ParquetStream
 from erasable.tables.collections import FrameStream
-from erasable.tables.columns import Kinds, Roles, check_kinds
+from erasable.tables.columns import ColumnNames, Kinds, Roles, check_kinds
 from erasable.tables.csv_stream import CsvStream
 from erasable.tables.reading import JoinedStream, TableStream, as_path, existing_file, read_or_refuse
 from erasable.tables.table import Split, Table
@@ -46,20 +46,14 @@ _NOT_PIPED = {
 def stream_table(
     source: TableLike,
     *,
-    label: str | None = "label",
-    id: str | None = None,
-    subject: str | Sequence[str] | None = None,
-    features: Sequence[str] | None = None,
-    ignore: Sequence[str] = (),
     labelled: bool = True,
+    schema: Schema | None = None,
     kinds: Mapping[str, type] | None = None,
     n_features: int | None = None,
-    weight: str | None = None,
     dialect: Dialect | None = None,
-    targets: Sequence[str] = (),
-    schema: Schema | None = None,
     raw: bool = False,
     block_bytes: int = 2**24,
+    **columns: Unpack[ColumnNames],
 ) -> TableStream:
     r"""The table in a file or pipe, block by block: what ``load_table`` reads, with one block in memory at a time.
 
@@ -86,41 +80,37 @@ def stream_table(
         A file or several, a pattern, a folder of Parquet files, a URL of Parquet files as fsspec knows them, ``"-"``
         for the standard input, an object with ``read``, a table or a reader of record batches of pyarrow, or a Dask
         dataframe.
-    label : str, default="label"
-        The column of labels: integers, strings, booleans or floats.
-    id : str, optional
-        The column that names every row: integers or strings. That they are distinct is checked by ``fit``.
-    subject : str or sequence of str, optional
-        The column of the subject of each row: integers or strings, may be missing in some rows; in Parquet and Arrow
-        also lists of these. With several columns, a row belongs to all subjects that it names in any of them.
-    features : sequence of str, optional
-        The columns to take, in this order; all others may hold anything. By default all columns without another role.
-    ignore : sequence of str
-        Columns that are left out; they may hold anything.
     labelled : bool, default=True
         Whether there must be labels. Otherwise ``label`` may be None or name a column that does not exist, and ``y`` is
         then None. Arrays ``y`` of .npz files and labels of SVMlight text always become ``y``.
+    schema : Schema, optional
+        Encodes the columns that it names, which may hold anything; ``X`` of a block is then an ``EncodedTable``. It
+        also gives columns their roles; those that are named here must agree. Targets beyond the range that it declares
+        are counted in ``encoding`` and, in ``labelled`` tables, clipped. For CSV, Parquet and Arrow.
     kinds : mapping, optional
         The types of cells of CSV text, where the caller knows: ``{"label": int, "id": str, "subject": str}`` or a part
         of it. Other formats have types of their own.
     n_features : int, optional
         The number of features of SVMlight text, where some may be zero in all rows.
-    weight : str, optional
-        The column of the weight of each row: numbers, none missing.
     dialect : Dialect, optional
         How CSV text is written: the characters between cells and before decimals, and the encoding. With decimal
         commas, a cell that may hold anything is read with a point where it is a number as a whole, such as ``1,5``.
-    targets : sequence of str
-        Columns of numbers to be predicted, none missing, in place of a label: they become ``y``, of shape (n_rows,)
-        for one and (n_rows, n_targets) for several. Files without names of columns have theirs in ``y``.
-    schema : Schema, optional
-        Encodes the columns that it names, which may hold anything; ``X`` of a block is then an ``EncodedTable``. It
-        also gives columns their roles; those that are named here must agree. Targets beyond the range that it declares
-        are counted in ``encoding`` and, in ``labelled`` tables, clipped. For CSV, Parquet and Arrow.
     raw : bool, default=False
         For ``TableStream.raw``, which hands on columns of any kind.
     block_bytes : int, default=16 MiB
         About how large the rows of a block are. In all, some three times as much is in memory, and pages of Parquet.
+    **columns
+        Names of columns, where files have them:
+
+        - ``label``, "label" by default: the labels, which are integers, strings, booleans or floats.
+        - ``id``: names every row by an integer or a string. That they are distinct is checked by ``fit``.
+        - ``subject``, one or several: integers or strings, missing in some rows; in Parquet and Arrow also lists of
+          these. A row belongs to all subjects that it names in any of the columns.
+        - ``features``: the columns to take, in this order. By default all columns without another role.
+        - ``ignore``: columns that are left out; they may hold anything.
+        - ``weight``: how much each row counts; none missing.
+        - ``targets``: numbers to be predicted, none missing, in place of a label. They become ``y``, of shape
+          (n_rows,) for one and (n_rows, n_targets) for several. Files without names of columns have theirs in ``y``.
 
     Returns
     -------
@@ -148,13 +138,17 @@ def stream_table(
     """
     if schema is not None and nameless_form(source) is not None:
         raise ConfigurationError(_NAMELESS)
+    if unknown := sorted(columns.keys() - ColumnNames.__annotations__.keys()):
+        raise TypeError(f"stream_table() got an unexpected keyword argument {unknown[0]!r}")
     known = check_kinds(kinds, schema)
-    if targets and schema is None:
-        label, labelled = None, False
-    must = labelled and schema is None
-    roles = Roles(label, id, subject, features, must, ignore, weight, raw=raw, target=targets)  # type: ignore[arg-type]
+    named: dict[str, Any] = {"label": "label", **columns}
+    named["target"] = named.pop("targets", ())
     if schema is not None:
-        roles = roles.by_schema(schema, labelled=labelled)
+        roles = Roles(**named, labelled=False, raw=raw).by_schema(schema, labelled=labelled)
+    elif named["target"]:
+        roles = Roles(**{**named, "label": None}, labelled=False, raw=raw)
+    else:
+        roles = Roles(**named, labelled=labelled, raw=raw)
     size = whole_number(block_bytes, "block_bytes")
     width = None if n_features is None else whole_number(n_features, "n_features")
     stream = _opened(source, roles, known, width, dialect)
