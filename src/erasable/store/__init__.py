@@ -1,16 +1,16 @@
-"""Bytes that last: one path holds one model, replaced as a whole, and what it replaces is erased.
+"""Durable files: one path holds one model. A change replaces the whole file and erases the old one.
 
 A path holds a *head* and, for very large models, *parts*: files named by the SHA-256 of their bytes, in a hidden folder
-beside it. :func:`read` gives what is there, and is never blocked. :func:`locked` gives a :class:`Writer`, one at a time
-over all threads and processes, whose ``replace`` returns only when the new content is durable and the old one
-overwritten and gone. A crash at any moment leaves the content from before or that from after, and whoever opens the
-path next erases what is left of the other. A :class:`Journal` is a file that records are appended to.
+next to it. :func:`read` returns the present content and never waits. :func:`locked` returns a :class:`Writer`, one at a
+time over all threads and processes. Its ``replace`` returns only when the new content is durable and the old one is
+overwritten and removed. A crash at any moment leaves the content from before or the content from after, and the next
+process that opens the path erases what is left of the other. A :class:`Journal` is a file that records are appended to.
 
-What it rests on: a rename that is atomic, an fsync that means it, and a file system that overwrites in place. On one
-that writes copies (Btrfs, ZFS, F2FS, APFS, snapshots) or journals data (ext4 with ``data=journal``), or on a drive that
-remaps (SSDs), the old bytes have no name any more but may stay on the medium until their blocks are used again:
-:func:`doubt_about_blocks` says so where it can be seen. Without hard links (FAT) a crash between the rename and
-the overwriting leaves the old blocks without a name. On Windows models can be read, not written.
+This relies on an atomic rename, an honest fsync, and a file system that overwrites in place. On file systems that write
+copies (Btrfs, ZFS, F2FS, APFS, snapshots) or journal data (ext4 with ``data=journal``), and on drives that remap blocks
+(SSDs), the old bytes have no name any more but may stay on the medium until their blocks are used again.
+:func:`doubt_about_blocks` reports this where it can be detected. Without hard links (FAT), a crash between the rename
+and the overwriting leaves the old blocks without a name. On Windows models can be read, not written.
 """
 
 from __future__ import annotations

@@ -7,10 +7,10 @@ be added, altered, moved, or removed from the middle. A caller who writes down h
 (:class:`Position`) also notices when some were removed from the end.
 
 A piece that a crash or a full disk cut short has no line break at its end, or zeros where blocks did not reach the
-medium. It is passed over, as the next piece follows the one before it. Anything else that does not fit is refused.
+medium. Readers skip it, and the next piece follows the one before it. Any other damage is refused.
 
-Files before this format have a line for each record: 16 digits of its SHA-256, a space, the object. They can be read,
-and not appended to: :func:`rewrite_journal` makes a journal of them.
+Files older than this format have a line for each record: 16 digits of its SHA-256, a space, the object. They can be
+read but not appended to; :func:`rewrite_journal` turns them into journals.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Record(NamedTuple):
 
 
 class Position(NamedTuple):
-    """How far a journal has come: pieces so far, the MAC of the last one, where that ends, and the size of the file."""
+    """The end of a journal: the number of pieces, the MAC of the last one, where it ends, and the size of the file."""
 
     pieces: int = 0
     mac: str = ""
@@ -53,7 +53,7 @@ class Position(NamedTuple):
 
 
 def journal_key(key: bytes, name: str) -> bytes:
-    """The key of one journal among several with the same owner, so that none can be taken for another."""
+    """Return the key of one of several journals of an owner, so that none can be taken for another."""
     return hmac.digest(key, f"the journal {name}".encode(), "sha256")
 
 
@@ -84,11 +84,11 @@ class Contents:
                 start += len(text) + 1
 
     def had(self, pieces: int, mac: str) -> bool:
-        """Whether the journal once ended with this piece; of one from before it was rewritten, whether it may have."""
+        """Return whether the journal once ended with this piece, or may have, if it was rewritten since."""
         return self._macs.get(pieces, mac) == mac if pieces <= self.at.pieces else False
 
     def close(self) -> None:
-        """Let the bytes go; only ``had`` and ``at`` are for later."""
+        """Free the bytes; afterwards only ``had`` and ``at`` can be used."""
         self._data, self._pieces = b"", []
 
     def _check(self, path: str, key: bytes) -> None:
@@ -150,7 +150,7 @@ class Contents:
 class Journal:
     """A file that records are appended to, by one thread of one process at a time; created if it does not exist.
 
-    Erasing it is for ``locked(path)`` and ``remove``, once it is closed.
+    To erase it, close it and call ``remove`` of ``locked(path)``.
 
     Parameters
     ----------
@@ -193,12 +193,12 @@ class Journal:
                 raise
 
     def append(self, contents: Iterable[Mapping[str, Any]]) -> list[Record]:
-        """These records are durable once this returns; where each of them is.
+        """Append records durably, and return where each of them is.
 
         Raises
         ------
         StoreError
-            None of them counts for the caller. The next reader may find all of them, or none.
+            When none of them counts for the caller. The next reader may find all of them, or none.
         """
         taken = list(contents)
         with explained("append to", self.path, "Nothing of it counts."):
@@ -219,7 +219,7 @@ class Journal:
         return places[::-1]
 
     def close(self) -> None:
-        """Take no more records: appending is refused from now on."""
+        """Close the file: appending is refused from now on."""
         if self._descriptor >= 0:
             close_quietly(self._disk, self._descriptor)
         self._descriptor = -1
@@ -231,7 +231,7 @@ class Journal:
 
 
 def read_journal(path: str | os.PathLike[str], key: bytes, *, disk: Disk = REAL_DISK) -> Contents:
-    """The records of a file, in the order in which they were appended; none where there is no file.
+    """Return the records of a file, in the order in which they were appended; none if the file does not exist.
 
     Raises
     ------
@@ -261,10 +261,10 @@ def rewrite_journal(
     *,
     disk: Disk = REAL_DISK,
 ) -> None:
-    """The file holds the records that are to be kept, durably, and the others are erased, once this returns.
+    """Replace a journal by one with only the records to keep, durably, and erase the others.
 
-    Its pieces are numbered on from those before, and the first one says what the last one before was. Nobody may have
-    the file open to append.
+    The numbers of its pieces continue those of the old one, and the first piece names the last old one. No process may
+    have the file open to append.
 
     Raises
     ------
@@ -284,7 +284,7 @@ def rewrite_journal(
 
 
 def read_record(path: str | os.PathLike[str], record: Record, *, disk: Disk = REAL_DISK) -> dict[str, Any]:
-    """The content of a record, read anew from the place of a file where it is.
+    """Return the content of a record, read again from its place in the file.
 
     Raises
     ------
@@ -321,14 +321,14 @@ def _mac(key: bytes, previous: str, start: int, text: bytes) -> str:
 
 
 def _piece(key: bytes, at: Position, start: int, texts: list[bytes]) -> tuple[bytes, str]:
-    """A piece that follows another one and begins at this place of the file, and its MAC."""
+    """Return a piece that follows another one and begins at this place of the file, and its MAC."""
     text = f"{at.pieces + 1:012d} {at.end:012d} ".encode() + _BETWEEN.join(texts)  # of one length for the same records
     mac = _mac(key, at.mac, start, text)
     return _BEGIN + mac.encode() + b" " + text + _END, mac
 
 
 def _followed(key: bytes, line: bytes, start: int, *candidates: Position) -> Position | None:
-    """The one of several pieces that this one, without its line break, follows; None where it is no piece."""
+    """Return which of several pieces this one, without its line break, follows; None if it is no piece."""
     mac, _, text = line.removeprefix(_BEGIN).partition(b" ")
     for one in candidates:
         # The first piece of a file that was rewritten has any number.
@@ -340,8 +340,8 @@ def _followed(key: bytes, line: bytes, start: int, *candidates: Position) -> Pos
 
 
 def _is_torn(odd: bytes) -> bool:
-    """Whether bytes are what is left of a piece that was being written: cut short, or blocks are missing.
+    """Return whether bytes are the rest of a piece whose writing was interrupted: cut short, or with missing blocks.
 
-    No piece holds zeros. One zero alone may be one bit that has flipped; at its beginning it cannot.
+    No piece holds zeros. A single zero may be a flipped bit, but not at the beginning of a piece.
     """
     return not odd.endswith(_END) or odd.startswith(b"\0") or b"\0\0" in odd

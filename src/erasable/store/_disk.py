@@ -1,4 +1,4 @@
-"""System calls behind one object that tests can replace, and how their failures are reported."""
+"""System calls behind one object that tests can replace, and errors that explain their failures."""
 
 from __future__ import annotations
 
@@ -36,27 +36,27 @@ class Disk:
         return os.path.realpath(path)
 
     def open_to_read(self, path: str) -> int:
-        """A descriptor to read from; symbolic links are followed, and a pipe does not block."""
+        """Return a descriptor to read from; symbolic links are followed, and a pipe does not block."""
         return os.open(path, os.O_RDONLY | _CLOEXEC | _NONBLOCK | _BINARY)
 
     def open_to_overwrite(self, path: str) -> int:
-        """A descriptor at the start of a file that exists; never through a symbolic link."""
+        """Return a descriptor at the start of an existing file; never through a symbolic link."""
         return os.open(path, os.O_WRONLY | _CLOEXEC | _NOFOLLOW | _NONBLOCK | _BINARY)
 
     def open_to_append(self, path: str) -> int:
-        """A descriptor at the end of a file that exists; never through a symbolic link."""
+        """Return a descriptor at the end of an existing file; never through a symbolic link."""
         return os.open(path, os.O_WRONLY | os.O_APPEND | _CLOEXEC | _NOFOLLOW | _NONBLOCK | _BINARY)
 
     def create(self, path: str, mode: int) -> int:
-        """A descriptor of a new, empty file; the name must be free."""
+        """Return a descriptor of a new, empty file; the name must be free."""
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _CLOEXEC | _NOFOLLOW | _BINARY, mode)
 
     def open_lock(self, path: str) -> int:
-        """A descriptor of the lock file, made for this user alone when it is not there."""
+        """Return a descriptor of the lock file, which is created for this user alone if it is missing."""
         return os.open(path, os.O_RDWR | os.O_CREAT | _CLOEXEC | _NOFOLLOW | _NONBLOCK | _BINARY, 0o600)
 
     def lock(self, descriptor: int, *, wait: bool) -> bool:
-        """Whether the lock was taken; with ``wait``, it returns only then."""
+        """Return whether the lock was taken; with ``wait``, return only when it is."""
         if sys.platform == "win32":
             raise StoreError("models are written on POSIX systems only (Linux, macOS); here they can be read.")
         try:
@@ -68,28 +68,28 @@ class Disk:
         return True
 
     def unlock(self, descriptor: int) -> None:
-        """The lock let go, also for copies of the descriptor that a forked child may still have open."""
+        """Release the lock, also for copies of the descriptor that a forked child may still have open."""
         if sys.platform != "win32":
             fcntl.flock(descriptor, fcntl.LOCK_UN)
 
     def read(self, descriptor: int, size: int) -> bytes:
-        """At most ``size`` bytes; none at the end."""
+        """Return at most ``size`` bytes; none at the end."""
         return os.read(descriptor, size)
 
     def read_at(self, descriptor: int, size: int, start: int) -> bytes:
-        """At most ``size`` bytes from ``start`` on."""
+        """Return at most ``size`` bytes from ``start`` on."""
         return os.pread(descriptor, size, start)
 
     def write(self, descriptor: int, data: memoryview) -> int:
-        """How many of the bytes were taken: perhaps not all."""
+        """Write bytes and return how many were taken, perhaps not all."""
         return os.write(descriptor, data)
 
     def close(self, descriptor: int) -> None:
-        """The descriptor given back."""
+        """Close a descriptor."""
         os.close(descriptor)
 
     def fsync(self, descriptor: int) -> None:
-        """The content of a file made durable; its name is not."""
+        """Make the content of a file durable, but not its name."""
         if sys.platform == "darwin":
             # There fsync leaves the bytes in the cache of the drive.
             try:
@@ -102,7 +102,7 @@ class Disk:
         os.fsync(descriptor)
 
     def fsync_folder(self, path: str) -> None:
-        """The names in a folder made durable."""
+        """Make the names in a folder durable."""
         descriptor = os.open(path, os.O_RDONLY | _CLOEXEC)
         try:
             self.fsync(descriptor)
@@ -114,23 +114,23 @@ class Disk:
             close_quietly(self, descriptor)
 
     def facts(self, target: str | int) -> os.stat_result:
-        """Inode, size, mode and link count of what a path leads to, or of a descriptor."""
+        """Return inode, size, mode and link count of a path, following links, or of a descriptor."""
         return os.stat(target)
 
     def facts_of_name(self, path: str) -> os.stat_result:
-        """The same of the name itself: a symbolic link is not followed."""
+        """Return the same of the name itself: a symbolic link is not followed."""
         return os.lstat(path)
 
     def chown(self, descriptor: int, user: int, group: int) -> None:
-        """The owner of a file changed."""
+        """Change the owner of a file."""
         os.fchown(descriptor, user, group)
 
     def chmod(self, descriptor: int, mode: int) -> None:
-        """The permissions of a file changed."""
+        """Change the permissions of a file."""
         os.fchmod(descriptor, mode)
 
     def attributes(self, target: str | int) -> dict[str, bytes]:
-        """The access list and the attributes of users that a file carries; none where the system has no such thing."""
+        """Return the access list and the user attributes of a file; none on systems without them."""
         if sys.platform != "linux":
             return {}
         follow = isinstance(target, int)
@@ -145,37 +145,37 @@ class Disk:
         return {name: os.getxattr(target, name, follow_symlinks=follow) for name in ours}
 
     def set_attribute(self, descriptor: int, name: str, value: bytes) -> None:
-        """An attribute of a file set."""
+        """Set an attribute of a file."""
         if sys.platform == "linux":
             os.setxattr(descriptor, name, value)
 
     def remove_attribute(self, descriptor: int, name: str) -> None:
-        """An attribute of a file removed."""
+        """Remove an attribute of a file."""
         if sys.platform == "linux":
             os.removexattr(descriptor, name)
 
     def link(self, source: str, target: str) -> None:
-        """A second name for a file."""
+        """Give a file a second name."""
         os.link(source, target, follow_symlinks=False)
 
     def rename(self, source: str, target: str) -> None:
-        """A name moved, in one step, over whatever had the target name."""
+        """Rename a file in one step; an existing file with the target name is replaced."""
         os.replace(source, target)
 
     def unlink(self, path: str) -> None:
-        """A name removed."""
+        """Remove a name."""
         os.unlink(path)
 
     def names(self, path: str) -> list[str]:
-        """The names in a folder."""
+        """Return the names in a folder."""
         return os.listdir(path)
 
     def mkdir(self, path: str) -> None:
-        """A folder made, for this user alone."""
+        """Create a folder for this user alone."""
         os.mkdir(path, 0o700)
 
     def rmdir(self, path: str) -> None:
-        """An empty folder removed."""
+        """Remove an empty folder."""
         os.rmdir(path)
 
 
@@ -183,16 +183,16 @@ REAL_DISK = Disk()
 
 
 def close_quietly(disk: Disk, descriptor: int) -> None:
-    """A descriptor given back, whatever the system says to it.
+    """Close a descriptor and ignore errors.
 
-    For one that was only read from, or whose bytes were made durable before: nothing depends on the close.
+    For descriptors that were only read from, or whose bytes are durable already: nothing depends on the close.
     """
     with suppress(OSError):
         disk.close(descriptor)
 
 
 def facts_or_none(look: Callable[[Any], os.stat_result], target: str) -> os.stat_result | None:
-    """What ``look`` says of a path, or None when nothing has that name."""
+    """Return ``look(target)``, or None if there is no such file."""
     try:
         return look(target)
     except FileNotFoundError:
@@ -200,7 +200,7 @@ def facts_or_none(look: Callable[[Any], os.stat_result], target: str) -> os.stat
 
 
 def same_file(one: os.stat_result, other: os.stat_result) -> bool:
-    """Whether two names lead to one inode."""
+    """Return whether two names lead to one inode."""
     return (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
 
 
@@ -227,26 +227,26 @@ _REASONS = {
 
 
 def failure(message: str, number: int, kind: type[E]) -> E:
-    """An error with a message of its own and an ``errno``."""
+    """Return an error with this message and ``errno``."""
     error = kind(message)
     error.errno = number
     return error
 
 
 def refusal(message: str, number: int) -> StoreError:
-    """A :class:`StoreError` raised before anything was changed."""
+    """Return a :class:`StoreError` for a call that is refused before anything was changed."""
     return failure(message, number, StoreError)
 
 
 def reason(error: OSError) -> tuple[str, str]:
-    """What went wrong and what to do about it, in words."""
+    """Return what went wrong and what to do about it, in words."""
     number = error.errno or 0
     return _REASONS.get(number, (os.strerror(number) if number else "the system refused", "Then run it again."))
 
 
 @contextmanager
 def explained(doing: str, path: str, state: str = "", kind: type[StoreError] = StoreError) -> Iterator[None]:
-    """A block in which whatever the system refuses becomes a :class:`StoreError` that says what is on disk now."""
+    """Turn an error of the system in this block into a :class:`StoreError` that states what is on disk now."""
     try:
         yield
     except StoreError as error:
@@ -272,9 +272,9 @@ class _Mount(NamedTuple):
 
 
 def doubt_about_blocks(path: str | os.PathLike[str]) -> str | None:
-    """Why blocks of a file there may outlive being overwritten, in words; None where nothing speaks for it.
+    """Return why overwritten bytes of a file at this path may stay on the medium; None if no reason is known.
 
-    What the drive does (SSDs remap blocks, snapshots of volumes keep them) cannot be seen from here.
+    The work of the drive itself (SSDs remap blocks, snapshots of volumes keep them) cannot be detected.
 
     Examples
     --------
@@ -302,7 +302,7 @@ def doubt_about_blocks(path: str | os.PathLike[str]) -> str | None:
 
 
 def _mount_of(path: str, table: str) -> _Mount | None:
-    """The mount that a path is on: that with the longest name, and of several in one place the last."""
+    """Return the mount of a path: the one with the longest name, and the last of several in one place."""
     found: _Mount | None = None
     for line in table.splitlines():
         left, _, right = line.partition(" - ")

@@ -1,4 +1,4 @@
-"""The files of one path: their names, who may use them, and how they are read while others replace them."""
+"""The files of one path: their names, their permissions, and how to read them while others replace them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _PART = re.compile(r"[0-9a-f]{64}")
 
 
 class SideFiles(NamedTuple):
-    """The hidden names beside a path; each may or may not exist."""
+    """The hidden names next to a path; each may or may not exist."""
 
     lock: Path
     new: Path
@@ -42,11 +42,10 @@ class SideFiles(NamedTuple):
 
 
 def side_files(path: str | os.PathLike[str]) -> SideFiles:
-    """The names that a store may use beside ``path``, whether they exist or not.
+    """Return the names that a store may use next to ``path``, whether they exist or not.
 
-    ``lock`` is empty and stays as long as there is a file. ``new`` (being written) and ``old`` (being erased) are there
-    only while a change is under way, or after one that was cut short. ``parts`` is a folder, there only for very large
-    models.
+    ``lock`` is empty and stays as long as the model exists. ``new`` (being written) and ``old`` (being erased) exist
+    only during a change, or after one that was interrupted. ``parts`` is a folder that only very large models have.
 
     Examples
     --------
@@ -59,7 +58,7 @@ def side_files(path: str | os.PathLike[str]) -> SideFiles:
 
 
 class Place:
-    """One path on one disk, and the names beside it, as absolute strings."""
+    """One path on one disk, and the names next to it, as absolute strings."""
 
     def __init__(self, path: str | os.PathLike[str], disk: Disk) -> None:
         given = os.fsdecode(path)
@@ -74,13 +73,13 @@ class Place:
         self.lock, self.new, self.old, self.parts = (str(p) for p in side_files(self.head))
 
     def part(self, name: str) -> str:
-        """The path of a part; refused unless the name is 64 hexadecimal digits, so that none leads elsewhere."""
+        """Return the path of a part; refused unless its name is 64 hexadecimal digits, which no other path is."""
         if not _PART.fullmatch(name):
             raise StateFormatError(f"a part of {self.head} is not named by a SHA-256 in 64 hexadecimal digits.")
         return os.path.join(self.parts, name)
 
     def part_names(self) -> set[str]:
-        """The parts on disk, whether the head refers to them or not; other files in that folder are not ours."""
+        """Return the parts on disk, also those that the head does not refer to; other files are ignored."""
         facts = self.look(self.parts)
         if facts is None:
             return set()
@@ -89,11 +88,11 @@ class Place:
         return {name for name in self.disk.names(self.parts) if _PART.fullmatch(name)}
 
     def look(self, path: str) -> os.stat_result | None:
-        """What a name is, itself, or None when there is none."""
+        """Return the facts of a name without following links; None if it does not exist."""
         return facts_or_none(self.disk.facts_of_name, path)
 
     def check_writable_kind(self) -> os.stat_result | None:
-        """The facts of the head, or None when there is none; refused unless it is a plain file."""
+        """Return the facts of the head, or None if it does not exist; refused unless it is a plain file."""
         facts = self.look(self.head)
         if facts is None:
             return None
@@ -112,7 +111,7 @@ def refuse_special(path: str, facts: os.stat_result) -> None:
         raise refusal(f"{path} is not a plain file (a pipe, socket or device): give another path.", errno.EINVAL)
 
 
-# What a system says that gives no files away, or does not know this user.
+# Errors of systems that do not let this user give files away.
 _NOT_GIVEN_AWAY = {errno.EPERM, errno.EACCES, errno.EINVAL, errno.ENOSYS, errno.ENOTSUP}
 
 Rule = Callable[[int], int]
@@ -120,7 +119,7 @@ Rule = Callable[[int], int]
 
 @dataclass(frozen=True)
 class Access:
-    """Permissions, owner, group and attributes; -1 and None leave what a new file has."""
+    """Permissions, owner, group and attributes; -1 and None leave the default of a new file."""
 
     mode: int
     user: int = -1
@@ -128,19 +127,14 @@ class Access:
     attributes: Mapping[str, bytes] | None = None
 
     def by(self, rule: Rule) -> Access:
-        """What ``rule`` makes of the rights (4 to read, 2 to write, 1 to execute) of everybody that is named."""
+        """Return the access after ``rule`` changed the rights (4 read, 2 write, 1 execute) of every user and group."""
         mode = sum(rule(self.mode >> shift & 7) << shift for shift in (6, 3, 0))
         lists = {name: _acl_by(rule, value) for name, value in (self.attributes or {}).items() if name == ACL}
         return Access(mode, self.user, self.group, None if self.attributes is None else lists)
 
 
 def check_mode(mode: int | None) -> None:
-    """Refuse what are no permissions of a file, or permissions that shut out its owner.
-
-    Raises
-    ------
-    ConfigurationError
-    """
+    """Raise ConfigurationError unless these are permissions of a file that its owner may read and write."""
     if mode is not None and not (0 <= mode <= 0o777 and mode & 0o600 == 0o600):
         raise ConfigurationError(
             "mode must be permissions in octal with which the owner may read and write, such as 0o600 or 0o640."
@@ -148,20 +142,16 @@ def check_mode(mode: int | None) -> None:
 
 
 def check_private(path: str | os.PathLike[str], facts: os.stat_result, harm: str, *, refused: int = 0o077) -> None:
-    """Refuse a file or folder that others may use, as ssh does; one lent by another user may be open to a group.
+    """Raise StoreError for a file or folder that others may use, as ssh does; another user's may be open to a group.
 
     Parameters
     ----------
     path : str or path
     facts : os.stat_result
     harm : str
-        What whoever may use it could do, and what to do about it, for the message.
+        The end of the message: the harm that others could do, and the remedy.
     refused : int
-        The permissions that nobody else may have: all of them, or only to write.
-
-    Raises
-    ------
-    StoreError
+        The permissions that no other user may have: all of them, or only to write.
     """
     mode = stat.S_IMODE(facts.st_mode)
     if os.name == "posix" and mode & refused & (0o077 if facts.st_uid == os.geteuid() else 0o007):
@@ -170,30 +160,30 @@ def check_private(path: str | os.PathLike[str], facts: os.stat_result, harm: str
 
 
 def for_part(rights: int) -> int:
-    """Of a part: those of the head."""
+    """Return the rights to a part: those to the head."""
     return rights
 
 
 def for_folder(rights: int) -> int:
-    """Of the folder of parts: who may read the head may also reach what is in it."""
+    """Return the rights to the folder of parts: a user who may read the head may enter it."""
     return rights | rights >> 2 & 1
 
 
 def for_lock(rights: int) -> int:
-    """Of the lock file: who can open it can hold up every writer, so only those who write themselves."""
+    """Return the rights to the lock file: only for users who may write, because its holder stops every writer."""
     return 6 if rights & 2 else 0
 
 
 def access_to(disk: Disk, target: str | int) -> Access:
-    """Who may do what with a file."""
+    """Return the permissions, owner, group and attributes of a file."""
     facts = disk.facts_of_name(target) if isinstance(target, str) else disk.facts(target)
     return Access(stat.S_IMODE(facts.st_mode), facts.st_uid, facts.st_gid, disk.attributes(target))
 
 
 def grant(disk: Disk, descriptor: int, access: Access) -> None:
-    """Make a new, empty file of ours one that the same people may use as ``access`` says, and nobody else.
+    """Give a new, empty file of this user exactly this access.
 
-    Only the administrator gives files away: otherwise the file stays ours, and only its group is kept.
+    Only the administrator can change the owner. Otherwise the file stays this user's, and only its group is kept.
 
     Raises
     ------
@@ -203,7 +193,7 @@ def grant(disk: Disk, descriptor: int, access: Access) -> None:
     facts = disk.facts(descriptor)
     mode = access.mode
     if stat.S_ISDIR(facts.st_mode):
-        mode |= facts.st_mode & stat.S_ISGID  # what comes into it gets its group
+        mode |= facts.st_mode & stat.S_ISGID  # new files in it get its group
     if not _owned(disk, descriptor, facts, access):
         if ACL in (access.attributes or {}):
             raise refusal(f"the access list speaks of a group that this user cannot keep. {AS_IT_WAS}", errno.EPERM)
@@ -216,7 +206,7 @@ def grant(disk: Disk, descriptor: int, access: Access) -> None:
 
 
 def share_lock(place: Place, descriptor: int) -> None:
-    """The lock file is for those who may change the head, whoever made it; as far as this user can see to that."""
+    """Open the lock file to all users who may change the head, as far as this user is able to."""
     disk = place.disk
     with suppress(OSError):
         head = place.look(place.head)
@@ -227,7 +217,7 @@ def share_lock(place: Place, descriptor: int) -> None:
 
 
 def _owned(disk: Disk, descriptor: int, facts: os.stat_result, access: Access) -> bool:
-    """Whether the file has the group that it should have; the owner, too, where that can be."""
+    """Set the owner if possible, and the group; return whether the group is right."""
     user, group = access.user, access.group
     if user not in (-1, facts.st_uid) and _given(disk, descriptor, user, group):
         return True
@@ -245,7 +235,7 @@ def _given(disk: Disk, descriptor: int, user: int, group: int) -> bool:
 
 
 def _set_attributes(disk: Disk, descriptor: int, wanted: Mapping[str, bytes]) -> None:
-    """The attributes wanted, and no access list that the folder hands down to new files."""
+    """Set these attributes and remove all others, such as an access list that new files inherit from the folder."""
     has = disk.attributes(descriptor)
     try:
         for name in sorted(has.keys() - wanted.keys()):
@@ -275,11 +265,11 @@ _TRIES = 64
 
 
 class _ReplacedMeanwhileError(Exception):
-    """The path leads to another file by now: what was read may be half erased."""
+    """The path was replaced while it was read, so the bytes read may be half erased."""
 
 
 def read_all(disk: Disk, descriptor: int, path: str, limit: int) -> bytes:
-    """All bytes of a plain file, provided that they are at most ``limit``."""
+    """Return all bytes of a plain file; refused if there are more than ``limit``."""
     facts = disk.facts(descriptor)
     refuse_special(path, facts)
     size = facts.st_size
@@ -301,7 +291,7 @@ def read_all(disk: Disk, descriptor: int, path: str, limit: int) -> bytes:
 
 
 def read_part(place: Place, name: str, limit: int) -> bytes:
-    """The bytes of a part, provided that they are those that its name stands for."""
+    """Return the bytes of a part; refused if their SHA-256 is not its name."""
     path = place.part(name)
     with explained("read", path):
         try:
@@ -319,20 +309,20 @@ def read_part(place: Place, name: str, limit: int) -> bytes:
 
 
 def read_once(place: Place, parse: Parse[T], limit: int) -> T:
-    """What ``parse`` makes of the head and its parts, or the sign that they were replaced meanwhile."""
+    """Return ``parse`` of the head and its parts; raises ``_ReplacedMeanwhileError`` if the path was replaced."""
     disk = place.disk
     with explained("read", place.head):
         descriptor = disk.open_to_read(place.head)
-    # Held to the end: as long as it is, no other file can get the same inode number.
+    # Kept open to the end, so that no other file can get the same inode number.
     try:
         with explained("read", place.head):
             data = read_all(disk, descriptor, place.head, limit)
-            # The zeros come only after the name has moved on, so a name that has not vouches for all bytes.
+            # Zeros are written only after the name leads to a new file. As long as it leads to this one, all is good.
             _refuse_replaced(place, descriptor)
         try:
             return parse(data, lambda name: read_part(place, name, limit))
         except Exception:
-            # The parts of this head may have been erased under our hands.
+            # The parts of this head may have been erased in the meantime.
             _refuse_replaced(place, descriptor)
             raise
     finally:
@@ -346,7 +336,7 @@ def _refuse_replaced(place: Place, descriptor: int) -> None:
 
 
 def read_settled(place: Place, parse: Parse[T], limit: int) -> T:
-    """As :func:`read_once`, again and again until no replacement came in between."""
+    """Return :func:`read_once`, repeated until the path was not replaced meanwhile."""
     for _ in range(_TRIES):
         with contextlib.suppress(_ReplacedMeanwhileError):
             return read_once(place, parse, limit)

@@ -18,10 +18,10 @@ from erasable.store._writing import PartsOf, Writer, has_leftovers, recover, ref
 
 @contextmanager
 def held(place: Place, timeout: float | None) -> Iterator[None]:
-    """A block that no other thread or process is in for the same path; waiting for it ends after ``timeout`` seconds.
+    """Hold the lock of a path while the block runs; wait at most ``timeout`` seconds for it.
 
     The lock belongs to an open descriptor, and each block opens its own, so two threads exclude each other as two
-    processes do. A block inside another one for the same path, in one thread, would wait for itself.
+    processes do. A nested block for the same path in one thread would wait for itself.
     """
     check_timeout(timeout)
     deadline = None if timeout is None else time.monotonic() + timeout
@@ -35,19 +35,14 @@ def held(place: Place, timeout: float | None) -> Iterator[None]:
         # In a forked child this descriptor is a copy: unlocking it would free the lock of the parent.
         if os.getpid() == owner:
             share_lock(place, descriptor)  # the head may be new
-            # What became of the change is known by now, and the end of the process frees the lock if all else fails.
+            # The outcome of the change is known by now, and the end of the process frees the lock in any case.
             with suppress(OSError):
                 place.disk.unlock(descriptor)
         close_quietly(place.disk, descriptor)
 
 
 def check_timeout(timeout: float | None) -> None:
-    """Refuse what is no time to wait.
-
-    Raises
-    ------
-    ConfigurationError
-    """
+    """Raise ConfigurationError unless this is None or a number of seconds, zero or more."""
     if timeout is not None and not (timeout >= 0 and math.isfinite(timeout)):
         raise ConfigurationError(f"timeout must be a number of seconds >= 0 or None (wait), not {timeout!r}.")
 
@@ -71,7 +66,7 @@ def _acquire(place: Place, deadline: float | None, timeout: float | None) -> int
         except BaseException:
             close_quietly(disk, descriptor)
             raise
-        # Somebody may have deleted the lock file, and a third one may hold the one made since.
+        # If the lock file was deleted while this process waited, another one may hold the lock file made since.
         if now is not None and same_file(now, facts):
             return descriptor
         close_quietly(disk, descriptor)
@@ -96,17 +91,17 @@ def read(
     limit: int = LIMIT,
     disk: Disk = REAL_DISK,
 ) -> T:
-    """What ``parse(head, fetch)`` makes of the whole content of ``path``: that before a change, or that after it.
+    """Return ``parse(head, fetch)`` of the content of ``path``: all of it from before a change, or all from after.
 
-    No lock is taken and no writer is waited for. ``parse`` may be called again when the path was replaced while it
-    worked. Leftovers of an interrupted change are erased on the way when nobody holds the lock and the folder allows.
+    It takes no lock and waits for no writer. If the path is replaced while ``parse`` runs, ``parse`` is called again.
+    Leftovers of an interrupted change are erased first if the lock is free and the folder is writable.
 
     Parameters
     ----------
     path : str or path-like
         The file, or a symbolic link to it.
     parse : callable
-        Given the bytes of the head and ``fetch``, which gives the bytes of a part by its name.
+        Called with the bytes of the head and ``fetch``, a function from the name of a part to its bytes.
     parts_of : callable, optional
         The names of the parts that a head (bytes) refers to; only used to erase leftovers.
     limit : int
@@ -117,9 +112,9 @@ def read(
     Raises
     ------
     StoreError
-        The path cannot be read, for the reason given.
+        When the path cannot be read; the message states why.
     StateFormatError
-        A part does not hold the bytes that it is named by. Whatever ``parse`` raises goes out too.
+        When the bytes of a part do not match its name. Errors of ``parse`` are passed on.
 
     Examples
     --------
@@ -131,9 +126,9 @@ def read(
     ...     store.read(path, lambda head, fetch: len(head))
     4
     """
-    # Side files are beside the real file, not beside a link to it.
+    # Side files are next to the real file, not next to a link to it.
     place = Place(disk.real_path(Place(path, disk).head), disk)
-    # A read does not fail for what it only tidies up.
+    # Cleaning up is optional: a failure of it must not fail the read.
     with contextlib.suppress(Exception):
         _erase_leftovers(place, parts_of)
     with explained("read", place.head):
@@ -144,8 +139,8 @@ def read(
 def _erase_leftovers(place: Place, parts_of: PartsOf | None) -> None:
     if not has_leftovers(place, parts_of) and place.look(place.head) is not None:
         return
-    # They are the sign for the next one that parts may have to be erased too, which needs parts_of. A lock file
-    # made here might belong to a user who only looks, and shut out those who write.
+    # Without parts_of, leave them: they show the next process that parts may have to be erased too. And make no lock
+    # file: it would belong to a user who may only read, and would shut out the users who write.
     if (parts_of is None and place.look(place.parts) is not None) or place.look(place.lock) is None:
         return
     with held(place, 0.0):
@@ -161,7 +156,7 @@ def locked(
     timeout: float | None = None,
     disk: Disk = REAL_DISK,
 ) -> Iterator[Writer]:
-    """A block with the sole right to change ``path``; what an interrupted change left behind is erased first.
+    """Return the only writer of ``path`` while the block runs; leftovers of an interrupted change are erased first.
 
     Parameters
     ----------
@@ -170,16 +165,16 @@ def locked(
     parts_of : callable, optional
         The names of the parts that a head (bytes) refers to. Without it, parts on disk are left alone on entry.
     timeout : float, optional
-        Seconds to wait for another writer; by default as long as it takes.
+        Seconds to wait for another writer; by default without limit.
     disk : Disk
         The system calls to use.
 
     Raises
     ------
     BusyError
-        Another writer had the lock for longer than ``timeout``.
+        When another writer held the lock for longer than ``timeout``.
     StoreError
-        The path cannot be written, for the reason given. Nothing was changed.
+        When the path cannot be written; the message states why. Nothing was changed.
 
     Examples
     --------
@@ -210,9 +205,9 @@ def locked(
 
 
 def _remove_unused_lock(place: Place) -> None:
-    """No lock file where there is nothing to lock: it would be the only trace of a change that never came about.
+    """Remove the lock file if there is no model: it would be the only trace of a change that did not happen.
 
-    Whoever waits for it meanwhile finds that its name is gone, and makes a new one.
+    A process that waits for this lock notices that the file was removed, and makes a new one.
     """
     with contextlib.suppress(OSError):
         if all(place.look(path) is None for path in (place.head, place.new, place.old, place.parts)):

@@ -1,4 +1,4 @@
-"""Text files that are written as a whole: a kill leaves the one from before, and a hidden file for the next writer."""
+"""Text files that are replaced as a whole: a kill leaves the old file, and a hidden one that the next writer reuses."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 @contextmanager
 def half_written(path: Path, *, wait: bool = False) -> Iterator[TextIO]:
-    """A hidden file beside a path, empty and locked, whose ``name`` is its path; a failure removes it.
+    """Open a hidden file next to a path, empty and locked; its ``name`` is its path. An exception removes it.
 
-    It has one name for each path, so what a killed writer left is taken over by the next one.
+    Each path has one hidden name, so the next writer reuses the file that a killed one left.
 
     Raises
     ------
     BusyError
-        When another writer has it, unless this one may ``wait``.
+        When another writer holds the file and ``wait`` is False.
     """
     hidden = str(path.with_name(f".{path.name}.new"))
     while True:
         with open(hidden, "r+", encoding="utf-8", newline="", opener=_opened) as file:
             if not REAL_DISK.lock(file.fileno(), wait=wait) or not _names(hidden, file.fileno()):
-                if wait:  # whoever had it has put it in its place
+                if wait:  # the other writer has renamed it into place
                     continue
                 raise BusyError(f"{path} is being written by another command: wait for it, or choose another name.")
             try:
@@ -51,9 +51,9 @@ def _opened(name: str, _: int) -> int:
 
 @contextmanager
 def replaced_text(path: str | os.PathLike[str]) -> Iterator[TextIO]:
-    """A text file that takes the place of a path when the block ends: all of it, durably, or nothing.
+    """Open a text file that replaces the path when the block ends: completely and durably, or not at all.
 
-    A file that exists keeps its permissions; what is no file, such as a pipe, is written to as it is.
+    An existing file keeps its permissions. A path that is no plain file, such as a pipe, is written to directly.
     """
     there = os.stat(path).st_mode if os.path.exists(path) else None
     if there is not None and not stat.S_ISREG(there):
@@ -84,7 +84,7 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
 
 
 def _names(path: str, descriptor: int) -> bool:
-    """Whether the name still leads to the open file: whoever had it before may have put it in its place."""
+    """Return whether the name still leads to the open file; another writer may have renamed that file into place."""
     with suppress(FileNotFoundError):
         return os.path.samestat(os.lstat(path), os.fstat(descriptor))
     return False

@@ -1,4 +1,4 @@
-"""Replace a file and erase what it replaces: the writer, and what it recovers after an interruption."""
+"""Replace a file and erase the old one, and clean up after an interruption; docs/format.md numbers the steps."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ from erasable.store._files import (
 
 PartsOf = Callable[[bytes], Iterable[str]]
 
-# Bytes from one fsync to the next: whoever makes another file of that disk durable waits for what lies before it.
+# Bytes from one fsync to the next. Other programs that call fsync on this disk wait for the bytes before theirs.
 _AT_ONCE = 1 << 22
 # One small buffer, used again and again: fresh pages for the zeros would cost more than writing them.
 _ZEROS = memoryview(bytes(1 << 20))
 
 
 def write_fully(disk: Disk, descriptor: int, data: memoryview) -> None:
-    """All of the bytes written, the last of them not durable yet: the system may take fewer at a time."""
+    """Write all bytes, although one call may take fewer; the last ones are not durable yet."""
     while data.nbytes:
         taken = disk.write(descriptor, data[:_AT_ONCE])
         if taken <= 0:
@@ -56,7 +56,7 @@ def write_fully(disk: Disk, descriptor: int, data: memoryview) -> None:
 
 
 def overwrite(disk: Disk, descriptor: int, path: str) -> None:
-    """Zeros over the whole of a file, made durable; the descriptor must stand at its start.
+    """Overwrite a whole file with zeros, durably; the descriptor must be at its start.
 
     The file keeps its length: cutting it would free blocks that the zeros have not reached yet.
     """
@@ -73,7 +73,7 @@ def overwrite(disk: Disk, descriptor: int, path: str) -> None:
 
 
 def refuse_other_names(path: str, facts: os.stat_result) -> None:
-    """Refuse to erase a file that has a second name: the content of that one would go too."""
+    """Refuse to erase a file that has a second name: erasing would destroy the content under that name, too."""
     if facts.st_nlink > 1:
         message = "has another name (a hard link), whose content would be erased with it"
         raise refusal(f"{path} {message}: remove that name and run it again.", errno.EMLINK)
@@ -87,12 +87,12 @@ def erase(disk: Disk, path: str, facts: os.stat_result) -> None:
             overwrite(disk, descriptor, path)
         finally:
             close_quietly(disk, descriptor)
-    # A link or a pipe under one of our names holds nothing of ours; what it leads to is not touched.
+    # A link or a pipe under this name holds no rows; the file that a link leads to is not touched.
     disk.unlink(path)
 
 
 def erase_parts(place: Place, names: Iterable[str]) -> None:
-    """Parts overwritten and removed, durably; their folder too, once nothing is in it."""
+    """Overwrite and remove parts, durably, and their folder if it is empty then."""
     disk = place.disk
     for name in sorted(names):
         path = place.part(name)
@@ -101,16 +101,16 @@ def erase_parts(place: Place, names: Iterable[str]) -> None:
             erase(disk, path, facts)
     disk.fsync_folder(place.parts)
     if not place.part_names():
-        # Something that is not ours may be in there: then the folder stays.
+        # If it holds other files, the folder stays.
         with contextlib.suppress(OSError):
             disk.rmdir(place.parts)
 
 
 def has_leftovers(place: Place, parts_of: PartsOf | None) -> bool:
-    """Whether there is something for :func:`recover` to erase, or a change under way."""
+    """Return whether :func:`recover` has something to erase, or a change is under way."""
     if place.look(place.new) is not None or place.look(place.old) is not None:
         return True
-    # A loss of power may have kept the names of parts and lost the other two; and there may be no hard links.
+    # A loss of power may keep the names of parts and lose the other two; without hard links, ``old`` never exists.
     return _stray_parts(place, place.look(place.head), parts_of) is not None
 
 
@@ -127,9 +127,9 @@ def refuse_lost_head(place: Place) -> None:
 
 
 def recover(place: Place, parts_of: PartsOf | None) -> None:
-    """What an interrupted change left behind, erased; for the holder of the lock only.
+    """Erase what an interrupted change left behind; only the holder of the lock may call it.
 
-    What the head holds is not touched: it is wholly the content from before or wholly that from after.
+    The head is not touched: it has the whole content from before the change, or the whole content from after.
     """
     disk = place.disk
     head = place.check_writable_kind()
@@ -160,7 +160,7 @@ def recover(place: Place, parts_of: PartsOf | None) -> None:
 
 
 def _stray_parts(place: Place, head: os.stat_result | None, parts_of: PartsOf | None) -> set[str] | None:
-    """Parts that the head does not refer to; None when there is nothing to clean, not even an empty folder."""
+    """Return the parts that the head does not refer to; None if there is nothing to clean, not even an empty folder."""
     if place.look(place.parts) is None:
         return None
     names = place.part_names()
@@ -183,7 +183,7 @@ def _stray_parts(place: Place, head: os.stat_result | None, parts_of: PartsOf | 
 
 
 def _abandoned_parts(place: Place, names: set[str]) -> set[str]:
-    """All parts, where a first write or a removal that was cut short explains that there is no head; else refused."""
+    """Return all parts if an interrupted first write or removal explains the missing head; otherwise refused."""
     if place.look(place.new) is None:
         sizes = [facts.st_size for name in names if (facts := place.look(place.part(name))) is not None]
         # A first write makes its names, and makes them durable, before it writes a byte.
@@ -196,7 +196,7 @@ def _abandoned_parts(place: Place, names: set[str]) -> set[str]:
 Pieces = Iterable[bytes | bytearray | memoryview]
 
 _NO_PARTS: Mapping[str, Pieces] = MappingProxyType({})
-# What file systems without hard links answer.
+# Errors of file systems without hard links.
 _NO_LINKS = {errno.EPERM, errno.EACCES, errno.EMLINK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
 _PLACED = "The new content is in place and durable"
 _NEXT = "the next one to open the file for writing tries again"
@@ -210,7 +210,7 @@ PRIVATE = 0o600
 
 
 class Writer:
-    """The right to change one path, as long as the block of :func:`locked` lasts."""
+    """Changes one path. It can be used until the block of :func:`locked` ends."""
 
     def __init__(self, place: Place, parts_of: PartsOf | None) -> None:
         self._place = place
@@ -227,12 +227,12 @@ class Writer:
         return self._place.head
 
     def exists(self) -> bool:
-        """Whether the path holds anything yet."""
+        """Return whether the path exists."""
         with explained("look at", self.path):
             return self._place.look(self.path) is not None
 
     def read(self, parse: Parse[T], *, limit: int = LIMIT) -> T:
-        """What ``parse(head, fetch)`` makes of the path; it cannot change before it is replaced here."""
+        """Return ``parse(head, fetch)`` of the path; nobody else can change it meanwhile."""
         return read_settled(self._place, lambda head, _: parse(head, self._fetch(limit)), limit)
 
     def replace(self, pieces: Pieces, parts: Mapping[str, Pieces] = _NO_PARTS, *, mode: int | None = PRIVATE) -> None:
@@ -246,19 +246,19 @@ class Writer:
         pieces : iterable of bytes-like
             The head, piece by piece; pieces are written as they are, never joined.
         parts : mapping of str to iterable of bytes-like
-            Every part that the new head refers to, by the SHA-256 of its bytes. Those on disk already are not
-            written again (nor is their iterable touched) once their bytes were compared with their name.
+            Every part that the new head refers to, by the SHA-256 of its bytes. Parts that are on disk and match
+            their names are not written again, and their iterables are not read.
         mode : int, optional
-            Permissions where the path held nothing before, whatever the umask; None for those that the umask leaves.
+            Permissions of a new file, whatever the umask; None for those that the umask leaves.
 
         Raises
         ------
         StoreError
-            Nothing was changed: the path holds what it held.
+            When nothing was changed.
         NotErasedError
-            The new bytes are in place, durably, but the old ones could not be erased.
+            When the new bytes are in place, durably, but the old ones could not be erased.
         UnknownOutcomeError
-            The path holds the old bytes or the new ones, and after a loss of power perhaps the others.
+            When the path holds the old bytes or the new ones, and a loss of power may change which.
         """
         self._check_usable()
         check_mode(mode)
@@ -296,7 +296,7 @@ class Writer:
             self._disk.fsync_folder(place.folder)
 
     def remove(self) -> None:
-        """The path, its parts and all their bytes are gone once this returns."""
+        """Remove the path and its parts; all their bytes are overwritten when this returns."""
         self._check_usable()
         place = self._place
         with explained("remove", place.head, AS_IT_WAS):
@@ -306,7 +306,7 @@ class Writer:
             old = self._disk.open_to_overwrite(place.head)
         try:
             with explained("remove", place.head, AS_IT_WAS):
-                # Under this name, and without a head, it is rubbish to whoever comes after a crash.
+                # Under this name, and without a head, the next process after a crash erases it.
                 self._rename(place.head, place.new, self._disk.facts(old))
             self._settle(old, place.new, doomed, named=True)
         finally:
@@ -327,7 +327,7 @@ class Writer:
         return fetch
 
     def _plan(self, wanted: set[str]) -> tuple[os.stat_result | None, list[str], set[str]]:
-        """The old head, the parts to write and the parts to erase; refused if something must not be touched."""
+        """Return the old head, the parts to write and the parts to erase; refused if one must not be touched."""
         place = self._place
         before = place.check_writable_kind()
         paths = {name: place.part(name) for name in sorted(wanted)}
@@ -342,7 +342,7 @@ class Writer:
             if name not in present:
                 fresh.append(name)
             elif not self._is_sound(name):
-                # Whoever reads the old head fails already; a new file of that name makes the new head whole.
+                # The old head cannot be read any more in any case; a new file of that name completes the new head.
                 facts = self._disk.facts_of_name(path)
                 refuse_other_names(path, facts)
                 erase(self._disk, path, facts)
@@ -359,11 +359,11 @@ class Writer:
         return True
 
     def _write(self, access: Access | None, old: int | None, pieces: Pieces, parts: Mapping[str, Pieces]) -> None:
-        """Steps 1 to 3 up to the rename; whatever fails, the head stays as it was and nothing is left beside it."""
+        """Do steps 2 to 4 up to the rename. After a failure the head is unchanged and nothing is left next to it."""
         place, disk = self._place, self._disk
         new: int | None = None
         try:
-            # First of all: it is the sign for whoever comes after a kill that there is something to erase.
+            # Comes first: it shows the next process after a kill that there is something to erase.
             new = self._create(place.new, access)
             if old is not None:
                 self._keep_second_name(old)
@@ -390,7 +390,7 @@ class Writer:
                 close_quietly(disk, new)
 
     def _create(self, path: str, access: Access | None) -> int:
-        """A new file that those may use who are meant to; without ``access``, as the umask says."""
+        """Create a file with this access; without ``access``, with the permissions that the umask leaves."""
         if access is None:
             return self._disk.create(path, 0o666)
         descriptor = self._disk.create(path, 0o600)
@@ -402,7 +402,7 @@ class Writer:
         return descriptor
 
     def _make_folder(self, access: Access | None) -> None:
-        """The folder of parts, for those who may use the head."""
+        """Create the folder of parts, for the users who may use the head."""
         place, disk = self._place, self._disk
         if place.look(place.parts) is not None:
             return
@@ -442,11 +442,11 @@ class Writer:
             raise InputError("a part must be named by the SHA-256 of its bytes; one is not. The file is as it was.")
 
     def _rename(self, source: str, target: str, moved: os.stat_result) -> None:
-        """The step that counts; a failure that is reported need not be one."""
+        """Rename a file, the step that decides; a reported failure is checked, because the rename may have happened."""
         try:
             self._disk.rename(source, target)
         except OSError as error:
-            # A network file system may have done it all the same: what is there now decides.
+            # A network file system may have renamed it in spite of the error: the present name decides.
             try:
                 now = self._place.look(target)
             except OSError:
@@ -458,7 +458,7 @@ class Writer:
                 raise
 
     def _abandon(self, error: BaseException) -> None:
-        """Nothing left of a change that failed; the head itself says which of its parts are needed."""
+        """Erase what a failed change left; the head tells which of its parts are needed."""
         try:
             recover(self._place, self._parts_of)
         except Exception:
@@ -466,9 +466,9 @@ class Writer:
             error.add_note(f"What was half written beside {self.path} could not be removed: {_NEXT}.")
 
     def _settle(self, old: int | None, name: str, doomed: set[str], *, named: bool) -> None:
-        """The rest of step 3, and step 4."""
+        """Make the rename durable and erase the old content: the rest of step 4, and step 5."""
         place, disk = self._place, self._disk
-        # Whatever fails from here on is for the next one to open the file: an fsync that failed is not asked twice.
+        # After a failure from here on, the next writer finishes the work: an fsync that failed is not asked twice.
         self._spent = True
         with explained("make durable the change of", place.head, _PERHAPS, UnknownOutcomeError):
             disk.fsync_folder(place.folder)
@@ -484,7 +484,7 @@ class Writer:
         self._spent = False
 
     def close(self) -> None:
-        """No more changes: the lock is about to be given back."""
+        """Refuse further changes: the lock is about to be released."""
         self._owner = None
 
 
