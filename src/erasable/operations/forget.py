@@ -1,8 +1,11 @@
-"""Forget the rows that a request names in a model file, and write its receipt."""
+"""Forget the rows that a request names in one model file or in several, and write a receipt for each."""
 
 from __future__ import annotations
 
 import os
+import re
+import uuid
+from collections.abc import Iterable, Iterator
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -10,8 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from erasable.audit.keys import PrivateKey
-from erasable.audit.receipts import Receipt, check_receipt, read_receipt_text, remove_second_name, reserved_receipt
-from erasable.errors import ReceiptError, ReceiptNotWrittenError, StoreError
+from erasable.audit.receipts import (
+    Receipt,
+    check_receipt,
+    check_request_id,
+    read_receipt_text,
+    remove_second_name,
+    reserved_receipt,
+)
+from erasable.errors import ErasableError, InputError, ReceiptError, ReceiptNotWrittenError, StoreError
 from erasable.models.reports import ForgetReport
 from erasable.operations.model_file import ModelFile
 from erasable.operations.requests import Names, Request, keys_named
@@ -26,7 +36,7 @@ class Forgotten:
     report : ForgetReport
     receipt_kept : bool
         Whether the receipt existed already, from an interrupted run, and is of this state.
-    blind : bool
+    no_subjects_stored : bool
         Whether subjects were named and the model stores none.
     """
 
@@ -104,6 +114,91 @@ def forget(
             "in the meantime: run it again with another receipt file."
         )
     return Forgotten(report, earlier_receipt is not None, request.subjects is not None and subject_type is None)
+
+
+@dataclass(frozen=True)
+class FileOutcome:
+    """What became of a request in one of several files: ``done``, or the ``problem`` that kept it from being done."""
+
+    path: Path
+    receipt: Path | None
+    done: Forgotten | None = None
+    problem: ErasableError | OSError | None = None
+
+
+def forget_in_files(
+    paths: Iterable[str | os.PathLike[str]],
+    *,
+    ids: Names | list[Any] | None = None,
+    subjects: Names | list[Any] | None = None,
+    receipts: str | os.PathLike[str] | None = None,
+    request_id: str | None = None,
+    **options: Any,
+) -> Iterator[FileOutcome]:
+    """Yield the outcome of one request in each of several model files, which are changed one after the other.
+
+    All files are read and the names are checked before the first file is changed. A file that cannot be changed keeps
+    none of the others from it. Called again after a kill or a failure, it completes the request.
+
+    Parameters
+    ----------
+    paths : iterable of str or path
+        Model files, or folders of files that end in ``.erasable``.
+    ids, subjects
+        As in ``forget``.
+    receipts : str or path, optional
+        An existing folder for one signed receipt of each file, ``receipt-MODEL-REQUEST.json``; needs ``key``.
+    request_id : str, optional
+        As in ``forget``; by default one random id for all files.
+    **options
+        ``key``, ``after_only`` and ``timeout`` as in ``forget``.
+    """
+    files = model_files(paths)
+    request_id = str(uuid.uuid4()) if request_id is None else check_request_id(request_id)
+    targets: list[Path | None] = [None] * len(files)
+    if receipts is not None:
+        if not os.path.isdir(receipts):
+            raise StoreError(f"{receipts} is not a folder: receipts of several models need one.")
+        targets = [Path(receipts, receipt_name(file.stem, request_id)) for file in files]
+        if len({*targets}) < len(files):
+            raise InputError("two models have the same name, and so would their receipts: rename one of the files.")
+    names = [given.read_once() if isinstance(given, Names) else given for given in (ids, subjects)]
+    requests = [_named_in(file, *names) for file in files]
+    for file, target, (of_ids, of_subjects) in zip(files, targets, requests, strict=True):
+        try:
+            named: dict[str, Any] = {"ids": of_ids, "subjects": of_subjects, "request_id": request_id}
+            yield FileOutcome(file, target, forget(file, receipt=target, **named, **options))
+        except (ErasableError, OSError) as error:
+            yield FileOutcome(file, target, problem=error)
+
+
+def model_files(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
+    """Return the model files that paths name, each once; a folder stands for its files that end in ``.erasable``."""
+    found: dict[str, Path] = {}
+    for path in map(Path, paths):
+        files = sorted(path.glob("*.erasable")) if path.is_dir() else [path]
+        if not files:
+            raise InputError(f"{path} holds no files that end in .erasable: name the model files.")
+        found |= {os.path.realpath(file): file for file in files}
+    return list(found.values())
+
+
+def receipt_name(model: str, request_id: str) -> str:
+    """Return a file name for the receipt of a model, with the request in it: receipts do not replace each other."""
+    return f"receipt-{re.sub(r'[^A-Za-z0-9._-]', '_', f'{model}-{request_id}')}.json"
+
+
+def _named_in(path: Path, ids: Any, subjects: Any) -> tuple[list[Any] | None, list[Any] | None]:
+    """Return the names as keys of the types that a file has; errors name the file."""
+    file = ModelFile(path)
+    try:
+        (id_type, subject_type), spelling = file.key_types(), file.spelling()
+        return (
+            keys_named(ids, id_type, spelling.get("id", ())),
+            keys_named(subjects, subject_type, spelling.get("subject", ())),
+        )
+    except InputError as error:
+        raise InputError(f"{path}: {error} Nothing was forgotten in any file.") from error
 
 
 def _receipt_of_interrupted_run(

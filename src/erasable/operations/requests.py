@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -66,6 +66,14 @@ class Names:
             for file in files:
                 keys += read_keys(file, kind=kind, column=self.column, trim="trim" in steps)
         return keys
+
+    def read_once(self) -> Names:
+        """Return the same names, with those on standard input read: they can be used for several models."""
+        if "-" not in self.files:
+            return self
+        from erasable.tables import read_keys
+
+        return replace(self, texts=(*self.texts, *read_keys("-", kind=str)), files=())
 
     def _key(self, text: str, kind: type | None) -> Key:
         if kind is int:
