@@ -206,3 +206,20 @@ def test_wrong_requests_are_refused(tmp_path):
     (tmp_path / "m.erasable").write_bytes(data)
     with pytest.raises(StateFormatError):
         rows_of(tmp_path / "m.erasable", ids=[0])
+
+
+@pytest.mark.parametrize("scaling", [2.0, 80.0])
+def test_people_are_shown_what_the_cells_had_and_not_the_digits_of_the_grid(scaling):
+    draw = np.random.default_rng(4)
+    X = np.round(draw.uniform(-1, 1, (40, 3)) * scaling / 2, 2 if scaling < 10 else 1)
+    y = np.round(draw.uniform(0, 100, 40), 1)
+    model = ErasableRegressor(target_range=(0, 100), scaling=scaling, threshold=0.001).fit(X, y, ids=range(40))
+    found = model.rows_of(ids=list(range(40)))
+    assert len(found.rows) > 20
+    for row in found.rows:
+        assert list(map(float, row.shown.values())) == [round(float(x), 2) for x in X[row.id]]
+        assert float(row.shown_label) == y[row.id]
+        assert list(row.shown) == list(row.values)
+        for shown, value in zip(row.shown.values(), row.values.values(), strict=True):
+            assert float(shown) == pytest.approx(value, abs=0.01)
+    assert "shown" not in found.rows[0].as_json()

@@ -136,8 +136,8 @@ def _show_rows_of(
             say(f"{name.replace('_', ' ')}: {_cell(record[name])}")
         for name, cell in (row.cells or {}).items():
             say(f"  {name}: {cell.text}")
-        for name, value in row.values.items() if row.cells is None else ():
-            say(f"  {name}: {value:.6g}")
+        for name, value in row.shown.items() if row.cells is None else ():
+            say(f"  {name}: {value}")
     if stored.not_stored:
         say()
         say(f"Of {stored.not_stored:,} of the {stored.requested:,} names nothing is stored.")

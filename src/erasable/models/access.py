@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -55,6 +55,11 @@ class StoredRow:
         stored sparse, those that are not zero.
     cells : dict of DecodedCell, or None
         For a model with a schema, what these values say of each column of the raw table.
+    shown : dict of str
+        The values for people: of all numbers that round to the stored one, that with the fewest digits. So a cell that
+        held 0.3 is shown as 0.3.
+    shown_label : str
+        The label likewise.
     """
 
     id: Key
@@ -63,10 +68,12 @@ class StoredRow:
     other_subjects: int
     values: dict[str, float]
     cells: dict[str, DecodedCell] | None = None
+    shown: dict[str, str] = field(default_factory=dict)
+    shown_label: str = ""
 
     def as_json(self) -> dict[str, Any]:
         """Plain values for JSON; bytes in hexadecimal."""
-        plain = {name: value for name, value in vars(self).items() if name != "cells"}
+        plain = {name: value for name, value in vars(self).items() if name not in ("cells", "shown", "shown_label")}
         plain["id"] = self.id.hex() if isinstance(self.id, bytes) else self.id
         cells = self.cells or {}
         return {**plain, **({"cells": {name: cell.as_json() for name, cell in cells.items()}} if cells else {})}
@@ -153,6 +160,8 @@ def stored_rows(
             len(set(owners_of(of_rows[i])) - people),
             named_values(meta, rows[[k]]),
             None if schema is None else decode_cells(schema, read_grid(dict(meta)), rows[[k]]),
+            _shown_values(meta, rows[[k]]),
+            _shown_answer(meta, labels[i]),
         )
         for k, i in enumerate(index)
     ]
@@ -164,11 +173,21 @@ def _answer(meta: Mapping[str, Any], label: Any) -> Any:
     """A label as it is; targets as the numbers that they stand for."""
     if "target_ranges" not in meta:
         return label
-    ranges, grid = (
-        [(float.fromhex(low), float.fromhex(high)) for low, high in meta["target_ranges"]],
-        read_grid(dict(meta)),
-    )
-    return tuple(off_grid(t, ends, grid) for t, ends in zip(label, ranges, strict=True))
+    grid = read_grid(dict(meta))
+    return tuple(off_grid(t, ends, grid) for t, ends in zip(label, _ranges(meta), strict=True))
+
+
+def _ranges(meta: Mapping[str, Any]) -> list[tuple[float, float]]:
+    return [(float.fromhex(low), float.fromhex(high)) for low, high in meta["target_ranges"]]
+
+
+def _shown_answer(meta: Mapping[str, Any], label: Any) -> str:
+    """A label, or targets with as few digits as they are stored with, for people."""
+    answer = _answer(meta, label)
+    if answer is label:
+        return str(label)
+    halves = [(high - low) / 4 / read_grid(dict(meta)).radius for low, high in _ranges(meta)]
+    return ", ".join(map(fewest_digits, answer, halves))
 
 
 def _rows_in(meta: Mapping[str, Any], tensors: dict[str, npt.NDArray[Any]]) -> Matrix:
@@ -195,15 +214,43 @@ def named_values(meta: Mapping[str, Any], row: Matrix) -> dict[str, float]:
         The metadata of the file: they say what a stored number stands for.
     row : array or CSR
     """
-    features = int(meta["n_features"])
+    places, stored = _places(meta, row)
+    return dict(zip(_names_at(meta, places), _undone(meta, places, stored).tolist(), strict=True))
+
+
+def _shown_values(meta: Mapping[str, Any], row: Matrix) -> dict[str, str]:
+    """The values of :func:`named_values` for people: half a step of the grid is as far as they are known."""
+    places, stored = _places(meta, row)
+    halves = _undone(meta, places, np.full(len(places), 0.5)).tolist() if "scaling" in meta else [0.0] * len(places)
+    texts = map(fewest_digits, _undone(meta, places, stored).tolist(), halves)
+    return dict(zip(_names_at(meta, places), texts, strict=True))
+
+
+def fewest_digits(value: float, within: float) -> str:
+    """The decimal number with the fewest digits that is at most ``within`` away from a value.
+
+    Examples
+    --------
+    >>> from erasable.models.access import fewest_digits
+    >>> fewest_digits(0.29998779296875, 1.6e-05), fewest_digits(1 / 3, 0.0)
+    ('0.3', '0.3333333333333333')
+    """
+    rounded = (float(f"{value:.{digits}g}") for digits in range(1, 17))
+    text = repr(next((number for number in rounded if abs(number - value) <= within), value))
+    return text.removesuffix(".0")
+
+
+def _places(meta: Mapping[str, Any], row: Matrix) -> tuple[list[int], Float64s]:
+    """The columns and the stored numbers of a row, without the constant of an intercept."""
     if sp.issparse(row):
-        places, stored = row.indices.tolist(), row.data
-    else:
-        stored = row[0][:features] if _on_grid(meta) else row[0]  # without the constant of an intercept
-        places = list(range(len(stored)))
+        return row.indices.tolist(), np.asarray(row.data, dtype=np.float64)
+    stored = row[0][: int(meta["n_features"])] if _on_grid(meta) else row[0]
+    return list(range(len(stored))), np.asarray(stored, dtype=np.float64)
+
+
+def _names_at(meta: Mapping[str, Any], places: list[int]) -> list[str]:
     names = _encoded_names(meta.get("feature_map")) or meta.get("feature_names")
-    values = _undone(meta, places, np.asarray(stored, dtype=np.float64)).tolist()
-    return {names[j] if names is not None else str(j): value for j, value in zip(places, values, strict=True)}
+    return [str(j) if names is None else names[j] for j in places]
 
 
 def decode_cells(schema: Schema, grid: Grid, row: Matrix) -> dict[str, DecodedCell]:
