@@ -24,6 +24,7 @@ from erasable.errors import (
     VerificationError,
 )
 from erasable.models.files import read_model
+from erasable.models.reports import VerifyReport
 from erasable.models.selections import Independent
 from erasable.operations.inspect import inspect
 from erasable.operations.verify import code_in
@@ -84,6 +85,8 @@ class Evidence:
     Attributes
     ----------
     made_at, erasable_version
+    name : str
+        Of the model, if the caller named it.
     kind, core_rows, features, classes, bytes, digest, guarantee
         Of the model. ``classes`` is 0 for a regression.
     selection : str
@@ -129,6 +132,7 @@ class Evidence:
     audit: tuple[dict[str, Any], ...] | None = None
     audit_holds: bool | None = None
     copies: int = 0
+    name: str = ""
 
     @property
     def wrong_receipts(self) -> int:
@@ -203,32 +207,58 @@ def evidence(
         audit=None if audit is None else _audit_results(audited),
         audit_holds=audited.get("holds"),
     )
-    read = [(text, *_read(text, keys)) for text in texts]
-    filed = [(text, _filed(said, signature, found, request_ids)) for text, said, signature in read if said is not None]
-    filed.sort(key=lambda entry: (entry[1].completed_at, entry[1].requested_at, entry[1].of_this_state, entry[0]))
+    found, filed = _with_receipts(found, texts, keys, request_ids)
     copied = [(i, text) for i, (text, f) in enumerate(filed, 1) if _may_be_copied(text, f)]
-    found = replace(found, receipts=tuple(f for _, f in filed), no_receipts=len(read) - len(filed), copies=len(copied))
-    _write_pack(folder, found, copied)
-    return found
-
-
-def _write_pack(folder: Path, found: Evidence, copied: list[tuple[int, str]]) -> None:
-    """Write the page, and copies of receipts under their numbers on it."""
+    found = replace(found, copies=len(copied))
     folder.mkdir(parents=True, exist_ok=True)
     if copied:
         (folder / COPIES).mkdir()
     for number, text in copied:
         write_text(folder / COPIES / f"{number:04d}.json", text)
+    write_text(folder / PAGE, _page(found))
+    return found
+
+
+def evidence_page(
+    path: str | os.PathLike[str], name: str, receipts: Sequence[str], key: PublicKey, report: VerifyReport
+) -> str:
+    """Return the page about a model that was verified, with the texts of receipts that this key signed.
+
+    Raises
+    ------
+    ChangedMeanwhileError
+        If the model has changed since it was verified.
+    """
+    found = replace(_checked_model(path, None, None, report), name=name, keyids=(key.keyid,))
+    return _page(_with_receipts(found, receipts, [key], request_ids=False)[0])
+
+
+def _with_receipts(
+    found: Evidence, texts: Sequence[str], keys: Sequence[PublicKey], request_ids: bool
+) -> tuple[Evidence, list[tuple[str, FiledReceipt]]]:
+    """Return the evidence with receipts, and each receipt with its text, in the order of their completion."""
+    read = [(text, *_read(text, keys)) for text in texts]
+    filed = [(text, _filed(said, signature, found, request_ids)) for text, said, signature in read if said is not None]
+    filed.sort(key=lambda entry: (entry[1].completed_at, entry[1].requested_at, entry[1].of_this_state, entry[0]))
+    return replace(found, receipts=tuple(f for _, f in filed), no_receipts=len(read) - len(filed)), filed
+
+
+def _page(found: Evidence) -> str:
     figures = [name for name in _FIGURES if any(name in result for result in found.audit or ())]
-    write_text(folder / PAGE, render("evidence.html", e=found, figures=figures))
+    return render("evidence.html", e=found, figures=figures)
 
 
-def _checked_model(path: str | os.PathLike[str], like: object, progress: Callable[[int, int], None] | None) -> Evidence:
-    """Return the facts of the model; a file that is no model is an error."""
+def _checked_model(
+    path: str | os.PathLike[str],
+    like: object,
+    progress: Callable[[int, int], None] | None,
+    report: VerifyReport | None = None,
+) -> Evidence:
+    """Return the facts of the model, verified now or by an earlier ``report``; a file that is no model is an error."""
     about = inspect(path)
     model, _ = read_model(path, code_in(like))
     try:
-        report = model.verify(progress)
+        report = model.verify(progress) if report is None else report
         verified, sums, weights = True, report.sums, report.weights
         if report.digest != about.digest:
             raise ChangedMeanwhileError("the model changed while it was being read: make the pack again.")

@@ -17,6 +17,7 @@ from erasable.audit.keys import PrivateKey, PublicKey
 from erasable.core.names import Steps, doubt, spelt
 from erasable.errors import (
     BusyError,
+    ChangedMeanwhileError,
     ConfigurationError,
     ConflictError,
     ErasableError,
@@ -27,6 +28,7 @@ from erasable.errors import (
 from erasable.models.access import StoredRows
 from erasable.models.files import shards_of
 from erasable.models.reports import LearnReport, VerifyReport
+from erasable.operations.evidence import evidence_page
 from erasable.operations.verify import verify_file
 from erasable.service.ledger import Ledger
 from erasable.service.lineage import Erased
@@ -477,6 +479,17 @@ class ErasureService:
         """The last verification of a model, or the one that is running; None if there was none since the start."""
         self._file(name)
         return self._verifications.get(name)
+
+    def evidence(self, name: str, receipts: Sequence[str]) -> str | None:
+        """A page about a model, with these receipts; None if its state now was not verified. For auditors alone."""
+        file, found = self._file(name), self.verification(name)
+        if found is None or found.report is None:
+            return None
+        given = file.path, name, receipts, self.receipt_key, found.report
+        try:
+            return self._read(partial(self._reader, evidence_page, *given))
+        except ChangedMeanwhileError:
+            return None
 
     @property
     def receipt_key(self) -> PublicKey:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import html
+import io
 import os
 import re
 import shutil
+import subprocess
 import uuid
+import zipfile
 from datetime import UTC, datetime
 
 import httpx
 import pytest
 
 from erasable import load
-from erasable.audit.keys import new_key
-from erasable.audit.receipts import Receipt, make_receipt
+from erasable.audit.keys import new_key, read_public_key
+from erasable.audit.receipts import Receipt, check_receipt, make_receipt
 from erasable.errors import BusyError, StoreError
 from erasable.models.access import StoredRow, StoredRows
 from erasable.schemas import DecodedCell
@@ -83,13 +87,13 @@ def test_the_whole_journey_from_request_to_verified_receipt(open_page, tmp_path,
     page.get_by_text(PEOPLE[5 if script else 6], exact=True).wait_for()
     shot(page, "confirm")
     page.get_by_role("button", name="Erase", exact=True).click()
-    shown(page, page.get_by_role("link", name="Receipt of credit"), script)
+    shown(page, page.get_by_role("link", name="Download receipt (credit)"), script)
     shot(page, "request")
     assert PEOPLE[5 if script else 6] not in page.content()
     saved = set()
     for model in ("named", "credit"):
         with page.expect_download() as download:
-            page.get_by_role("link", name=f"Receipt of {model}").click()
+            page.get_by_role("link", name=f"Download receipt ({model})").click()
         assert model in download.value.suggested_filename
         saved.add(download.value.suggested_filename)
     assert len(saved) == 2
@@ -97,8 +101,8 @@ def test_the_whole_journey_from_request_to_verified_receipt(open_page, tmp_path,
     page.get_by_role("link", name="Check a receipt").first.click()
     page.get_by_label("A receipt from a file").set_input_files(tmp_path / "receipt.json")
     page.get_by_role("button", name="Check").click()
-    page.get_by_role("heading", name="The receipt holds").wait_for()
-    page.locator("dd", has_text="credit").wait_for()
+    page.get_by_role("heading", name="The receipt of credit holds").wait_for()
+    page.locator("dd", has_text="credit").first.wait_for()
     page.get_by_text("17 to 32 characters").wait_for()
     page.get_by_text("This is the state that").wait_for()
     shot(page, "receipt")
@@ -163,7 +167,7 @@ def test_a_list_typed_as_one_identity_is_pointed_out_before_and_after(open_page,
     assert all(PEOPLE[20] not in str(entry) for entry in site.service.ledger.entries())
     page.get_by_role("button", name="Erase", exact=True).click()
     page.get_by_text("It has separators.").wait_for()
-    shown(page, page.get_by_role("link", name="Receipt of credit"), True)
+    shown(page, page.get_by_role("link", name="Download receipt (credit)"), True)
     page.get_by_text("33 to 64 characters: small letters, digits, separators, other characters").wait_for()
     assert PEOPLE[20] not in page.content()
     shot(page, "request-list")
@@ -221,6 +225,56 @@ def test_cells_of_a_model_with_a_schema_are_told_as_cells(site, visitor, monkeyp
     assert "Ulm, or a town that is not listed" in page
     assert "each cell is told as far as it is stored" in page
     assert "encoded" not in page
+
+
+def test_one_archive_has_all_that_is_needed_to_check_a_request_without_us(site, visitor, tmp_path):
+    visitor.enter(site.tokens["all"])
+    request_id = str(uuid.uuid4())
+    who = site.service.identity("email", "raw", PEOPLE[40])
+    site.service.accept(request_id, "erasure", [who], b"body", controller="erase")
+    until(lambda: not site.service.ledger.entry(request_id).owes_receipts and site.service.receipts(request_id))
+    address = f"/requests/{request_id}/evidence.zip?controller=erase"
+    answer = visitor.get(address)
+    assert (answer.status_code, answer.headers["content-type"]) == (200, "application/zip")
+    assert f"erasure-{request_id}.zip" in answer.headers["content-disposition"]
+    with zipfile.ZipFile(io.BytesIO(answer.content)) as archive:
+        archive.extractall(tmp_path)
+    expected = {"READ-ME-FIRST.html", "receipts.pub.pem"}
+    for model in ("credit", "named"):
+        expected |= {f"receipt-{model}-{request_id}.json", f"evidence-{model}-{request_id}.html"}
+    assert {path.name for path in tmp_path.iterdir()} == expected
+    assert not any(PEOPLE[40] in path.read_text() for path in tmp_path.iterdir())
+    key, about = read_public_key(tmp_path / "receipts.pub.pem"), (tmp_path / "READ-ME-FIRST.html").read_text()
+    for model in ("credit", "named"):
+        name = f"receipt-{model}-{request_id}.json"
+        assert check_receipt((tmp_path / name).read_text(), key).model == model
+        evidence = (tmp_path / f"evidence-{model}-{request_id}.html").read_text()
+        assert f"<b>{model}</b>" in evidence
+        assert "1 request carried out; the model verifies." in evidence
+        assert request_id in evidence
+        assert name in about
+    script = re.search(r"<td><code>(jq.*?)</code>", about, re.DOTALL)[1]
+    if shutil.which("jq") and shutil.which("openssl"):  # as the page tells people to do it
+        script = html.unescape(script.replace("<br>", ""))
+        told = subprocess.run(["bash", "-ec", script], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+        assert "Signature Verified Successfully" in told
+    visitor.enter(site.tokens["erase"])
+    assert visitor.get(address).status_code == 403
+    visitor.enter(site.tokens["audit"])
+    assert visitor.get(f"/requests/{uuid.uuid4()}/evidence.zip").status_code == 404
+
+
+def test_the_evidence_of_a_model_comes_from_the_overview(site, visitor):
+    visitor.enter(site.tokens["audit"])
+    assert 'href="/evidence/credit"' in visitor.get("/").text
+    answer = visitor.get("/evidence/credit")
+    assert answer.status_code == 200
+    assert re.search(r'filename="evidence-credit-\d{4}-\d\d-\d\d.html"', answer.headers["content-disposition"])
+    assert site.service.digest("credit") in answer.text
+    assert visitor.get("/evidence/nowhere").status_code == 404
+    visitor.enter(site.tokens["erase"])
+    assert "/evidence/" not in visitor.get("/").text
+    assert visitor.get("/evidence/credit").status_code == 403
 
 
 def test_a_form_of_another_site_does_nothing(site, visitor):

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import AsyncIterable, AsyncIterator, Callable
 from datetime import datetime
 from typing import Annotated, Any, Literal
-from urllib.parse import quote
 
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
@@ -18,6 +16,7 @@ from erasable.operations.model_file import stored_bytes
 from erasable.operations.schemas import schema_of
 from erasable.service.http.envelope import in_thread, waiting_of
 from erasable.service.http.opendsr import Name, RequestId, rfc3339
+from erasable.service.http.packs import download
 from erasable.service.http.problems import Problem, Refused
 from erasable.service.http.rows import ARROW, JSON_LINES, columns_of, read_blocks
 from erasable.service.http.site import Auditor, Site, TheSite, needs
@@ -255,10 +254,7 @@ def receipt_file(receipts: dict[str, str] | None, model: str, request_id: str) -
     """A receipt as a download, whose file name has the model and the request in it."""
     if not receipts or model not in receipts:
         raise Refused(404, "this request has no receipt of such a model, or not yet.")
-    name = f"receipt-{model}-{request_id}.json"
-    plain, exact = re.sub(r"[^A-Za-z0-9._-]", "_", name), quote(name, safe="", errors="replace")
-    headers = {"Content-Disposition": f"attachment; filename=\"{plain}\"; filename*=UTF-8''{exact}"}
-    return Response(receipts[model], headers=headers, media_type="application/json")
+    return download(receipts[model], f"receipt-{model}-{request_id}.json", "application/json")
 
 
 def model_state(site: Site, name: str) -> ModelState:
