@@ -1,7 +1,8 @@
 # Few verbs. Each one sets up what it needs: a fresh clone wants only Python 3.11, pip, venv and make.
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
-VENV := .venv
+# `make test PYTHON=python3.13` has an environment of its own next to the usual one.
+VENV := .venv$(if $(filter command line,$(origin PYTHON)),-$(notdir $(PYTHON)))
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
@@ -42,7 +43,7 @@ walks: $(STAMP) ## count lines, files, and the code that fit, learn, forget and 
 	$(BIN)/python benchmarks/walks.py $(ARGS)
 
 clean: ## remove everything that make and the tools have made
-	rm -rf $(VENV) build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-* .nox build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find src tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 help: ## show this list
@@ -52,5 +53,5 @@ help: ## show this list
 $(STAMP): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "erasable needs Python 3.11 or newer")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,mlflow]'
 	touch $@

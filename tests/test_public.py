@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import shutil
 import subprocess
 import sys
 from importlib import import_module
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import erasable
+from erasable.version import RELEASE
 
 
 def after(code: str) -> list[str]:
@@ -84,7 +86,16 @@ def test_errors_and_the_package_need_no_numpy():
 def test_the_version_is_that_of_the_distribution():
     from importlib.metadata import version
 
-    assert version("erasable") == erasable.__version__
+    assert version("erasable") == RELEASE
+
+
+def test_a_source_tree_reports_that_it_is_one(tmp_path):
+    is_tree = Path(erasable.__file__).parents[1] == Path(__file__).parents[1] / "src"
+    assert erasable.__version__ == RELEASE + "+dev" * is_tree
+    shutil.copy(Path(erasable.__file__).parent / "version.py", tmp_path)  # no pyproject.toml two folders above
+    code = "import version; print(version.VERSION)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, encoding="utf-8", check=True)
+    assert done.stdout == RELEASE + "\n"
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from erasable.version import VERSION
+
 if TYPE_CHECKING:
     from erasable.estimators.core_set import CoreSetUnlearner
     from erasable.estimators.files import load
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
     from erasable.operations.verify import model_in, verify
     from erasable.schemas.schema import Schema
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 __all__ = [
     "CoreSetUnlearner",

@@ -13,7 +13,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -24,6 +23,7 @@ from erasable.estimators.files import load
 from erasable.models.model import model_behind
 from erasable.operations.inspect import inspect
 from erasable.operations.schemas import schema_of
+from erasable.version import RELEASE, VERSION
 
 try:
     import mlflow.models
@@ -100,9 +100,9 @@ def save_model(
         described.saved_input_example_info = _saved_example(input_example, folder)
     data = f"{_FOLDER}/{_FILE}"
     pyfunc.add_to_model(described, loader_module=__name__, data=data)
-    described.add_flavor(FLAVOR_NAME, erasable_version=version("erasable"), data=data, method=pyfunc_predict_fn)
+    described.add_flavor(FLAVOR_NAME, erasable_version=VERSION, data=data, method=pyfunc_predict_fn)
     described.save(folder / "MLmodel")
-    requirements = pip_requirements or [f"erasable[mlflow,tables]=={version('erasable')}"]
+    requirements = pip_requirements or [f"erasable[mlflow,tables]=={RELEASE}"]
     (folder / "requirements.txt").write_text("".join(f"{line}\n" for line in requirements))
 
 

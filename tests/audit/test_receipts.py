@@ -68,7 +68,7 @@ STATEMENT = {
 
 @pytest.fixture(autouse=True)
 def of_this_version(monkeypatch):
-    monkeypatch.setattr(receipts, "version", lambda _: "0.1.0")
+    monkeypatch.setattr(receipts, "VERSION", "0.1.0")
 
 
 def made(**changes):

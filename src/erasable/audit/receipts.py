@@ -20,8 +20,6 @@ from collections.abc import Callable, Iterator, Set
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import cache
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +36,7 @@ from erasable.errors import (
     StoreError,
 )
 from erasable.store import REAL_DISK, half_written
+from erasable.version import VERSION
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
@@ -51,11 +50,6 @@ _RESERVED = 8192  # bytes of a receipt's file before it is written: more than an
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z")
 _KIND = re.compile(r"urn:erasable:forget-receipt:v([1-9][0-9]{0,8})")
-
-
-@cache
-def _own_version() -> str:
-    return version("erasable")
 
 
 @dataclass(frozen=True)
@@ -101,7 +95,7 @@ class Receipt:
     model: str | None = None
     asked: Shape | None = None
     normalisation: Spelling | None = field(default=None, hash=False)
-    erasable_version: str = field(default_factory=_own_version)
+    erasable_version: str = field(default_factory=lambda: VERSION)
     signatures: int = field(default=1, compare=False)
 
     @property

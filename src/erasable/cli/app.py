@@ -30,6 +30,7 @@ from erasable.errors import (
     UnknownOutcomeError,
     VerificationError,
 )
+from erasable.version import VERSION
 
 DONE, FAILED, BAD_INPUT, BAD_RECEIPT, UNVERIFIED, BAD_FILE, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
 NOT_ERASED, UNKNOWN = 6, 7
@@ -165,9 +166,7 @@ app = typer.Typer(
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
-
-        say(version("erasable"))
+        say(VERSION)
         raise typer.Exit
 
 

@@ -47,7 +47,7 @@ def serve(
     gc.freeze()
     gc.enable()
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format="%(asctime)s %(message)s")
-    logging.getLogger("httpx").setLevel(logging.WARNING)  # its lines would name the hosts of callbacks
+    logging.getLogger("urllib3").setLevel(logging.WARNING)  # its lines would name the hosts of callbacks
     found = read_configuration(configuration, models=models or None, folder=folder, host=host, port=port)
 
     def started(health: Health) -> None:

@@ -12,7 +12,6 @@ import uuid
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib.metadata import PackageNotFoundError, version
 from types import ModuleType
 from typing import Any
 
@@ -24,6 +23,7 @@ from erasable.models.model import Model
 from erasable.models.passes import Engine, Hashing, Limits, Pass, PassResult, Screening
 from erasable.models.row_source import RowSource
 from erasable.validation import positive_number, text, whole_number
+from erasable.version import VERSION
 
 NO_SPILLING = {"data": dict}  # data of workers stays in memory, after a restart too
 _TRIES = 3  # of a part whose result got lost
@@ -123,11 +123,11 @@ class Dask(Engine):
             if len(failed) == len(replies) or not all(isinstance(reply, OSError) for reply in failed):
                 raise failed[0] if failed else TimeoutError
             facts = [reply for reply in replies if isinstance(reply, tuple)]
-        others = sum(found != _version() for found, _ in facts)
+        others = sum(found != VERSION for found, _ in facts)
         if others:
             raise EngineError(
                 f"{others} of {len(facts)} workers have another version of erasable than this process, "
-                f"{_version()}: install the same everywhere."
+                f"{VERSION}: install the same everywhere."
             )
         spilling = sum(spills for _, spills in facts)
         if spilling:
@@ -186,7 +186,7 @@ class _RunningPass:
     def _send(self, part: bytes, low: int | None, waiting: list[Any], tries: int) -> Any:
         self.sent += 1
         self.engine.moved += len(part)
-        work = _run, self.scan, part, low, self.limits(), _version()
+        work = _run, self.scan, part, low, self.limits(), VERSION
         theirs = [one.future() for one in waiting]
         values = [self._ours(value) for value in theirs]  # screened on the worker that has them
         future = self._submitted(*work, *values, key=f"{self.name}-{self.sent}")
@@ -267,19 +267,12 @@ def _known_workers(client: Any) -> dict[str, Any]:
     return workers
 
 
-def _version() -> str:
-    try:
-        return version("erasable")
-    except PackageNotFoundError:
-        return "that was not installed"
-
-
 # -- on a worker ---------------------------------------------------------------------------------------------------
 
 
 def _facts(dask_worker: Any) -> tuple[str, bool]:
     """The version of this package on a worker, and whether it may write data to disk."""
-    return _version(), not isinstance(dask_worker.data, dict)
+    return VERSION, not isinstance(dask_worker.data, dict)
 
 
 def _opened(data: bytes) -> object:
@@ -287,7 +280,7 @@ def _opened(data: bytes) -> object:
 
 
 def _run(scan: Pass, part: bytes, low: int | None, limits: Limits, wanted: str, *values: Any) -> PassResult:
-    if wanted != _version():  # of a worker that came later
+    if wanted != VERSION:  # of a worker that came later
         raise EngineError("a worker has another version of erasable: install the same everywhere.")
     rows = pickle.loads(part)
     return scan.run(rows.filled(values) if values else rows, low, limits)

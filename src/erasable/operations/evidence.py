@@ -8,7 +8,6 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +29,7 @@ from erasable.operations.inspect import inspect
 from erasable.operations.verify import code_in
 from erasable.pages import render
 from erasable.store import write_text
+from erasable.version import VERSION
 
 PAGE = "evidence.html"
 COPIES = "receipts"
@@ -269,7 +269,7 @@ def _checked_model(
     }
     return Evidence(
         made_at=datetime.now(UTC),
-        erasable_version=version("erasable"),
+        erasable_version=VERSION,
         guarantee=" ".join(str(model.guarantee).split()),
         selection=_selection_text(model.selection),
         independent=model.selection.independent,

@@ -11,7 +11,6 @@ import itertools
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ import numpy.typing as npt
 from erasable.core.arrays import Float64s
 from erasable.schemas import Category, Cross, Number, Ordered, Schema, Vector, YesNo
 from erasable.schemas import canonical_text as canonical
+from erasable.version import VERSION
 
 STAMP = "erasable_state_digest"
 COPY = "A copy of weights that come from rows: after rows are forgotten, export again and replace it."
@@ -48,7 +48,7 @@ class Linear:
         """Return the metadata in alphabetical order; all but digest, versions and loss are JSON."""
         metadata = {
             STAMP: self.digest,
-            "erasable_version": version("erasable"),
+            "erasable_version": VERSION,
             "format": "erasable-linear-1" if self.classes else "erasable-regression-1",
             "loss": self.loss,
             "notice": COPY,
@@ -154,7 +154,7 @@ def graph_file(onnx: Any, linear: Linear, input_type: str) -> bytes:
         opset_imports=[onnx.helper.make_opsetid(*domain) for domain in domains],
         ir_version=_IR,
         producer_name="erasable",
-        producer_version=version("erasable"),
+        producer_version=VERSION,
         doc_string=COPY,
     )
     onnx.helper.set_model_props(model, linear.stamp())

@@ -14,8 +14,10 @@ import sys
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
-import httpx
+import urllib3
 import uvicorn
 from starlette.types import ASGIApp
 
@@ -40,18 +42,37 @@ _COLLECTIONS = 20_000, 20, 50  # a request leaves hardly any garbage that has to
 _SWITCH_SECONDS = 0.0005  # how long another thread may keep a prediction waiting for the interpreter
 
 
-def callbacks(signer: Signer, configuration: Configuration, client: httpx.Client | None = None) -> Callable[..., None]:
-    """A function that delivers signed callbacks, without following redirections or reading the answer."""
-    client = client or httpx.Client(timeout=_CALLBACK_SECONDS, follow_redirects=False)
+def callbacks(
+    signer: Signer, configuration: Configuration, client: urllib3.PoolManager | None = None
+) -> Callable[..., None]:
+    """Return a function that delivers signed callbacks, without following redirections or reading the answer."""
 
     def send(url: str, entry: Entry) -> None:
         body = status_of(entry, configuration.url) | {"status_callback_url": url}
         raw = json.dumps(body, separators=(",", ":")).encode()
         headers = {"Content-Type": "application/json"} | signer.headers(raw, configuration.processor_domain)
-        with client.stream("POST", url, content=raw, headers=headers) as answer:
-            answer.raise_for_status()
+        answer = (client or _client_for(url)).request(
+            "POST",
+            url,
+            body=raw,
+            headers=headers,
+            redirect=False,
+            retries=False,
+            preload_content=False,
+            timeout=_CALLBACK_SECONDS,
+        )
+        answer.close()
+        if not 200 <= answer.status < 300:
+            raise urllib3.exceptions.HTTPError(f"the receiver of a callback answered {answer.status}.")
 
     return send
+
+
+def _client_for(url: str) -> urllib3.PoolManager:
+    """Return a client for one request, through the proxy that the environment names for this host, if any."""
+    parts = urlsplit(url)
+    proxy = None if proxy_bypass(parts.hostname or "") else getproxies().get(parts.scheme)
+    return urllib3.PoolManager(num_pools=1) if proxy is None else urllib3.ProxyManager(proxy, num_pools=1)
 
 
 def made_of(configuration: Configuration) -> tuple[ErasureService, TokenFile, Signer | None]:
