@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: demo quick test check bench walks clean help
+.PHONY: demo quick test test-oldest package check bench walks clean help
 
 # What `quick` runs: one of each kind of test. Laws, machines and sweeps in full are for `test`.
 QUICK := $(wildcard tests/test_*.py) tests/paper tests/formats tests/models/test_linear_state.py tests/features \
@@ -30,6 +30,12 @@ quick: $(STAMP) ## one of each kind of test, in less than a minute
 test: $(STAMP) ## every test and every doctest (ARGS='-k grid -x' passes options on)
 	$(BIN)/python -m pytest -q -n logical --dist loadfile --no-loadscope-reorder $(ARGS)
 
+test-oldest: $(STAMP) ## the quick tests with the lowest versions that pyproject.toml allows
+	$(BIN)/nox -s oldest
+
+package: $(STAMP) ## build both distributions into dist/ and check them, with bill of materials and licences
+	$(BIN)/nox -s package
+
 check: $(STAMP) ## lint, format, types, import contracts
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -47,7 +53,7 @@ clean: ## remove everything that make and the tools have made
 	find src tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 # The stamp is written last, so an interrupted installation is done again.
 $(STAMP): pyproject.toml

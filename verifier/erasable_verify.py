@@ -2,10 +2,11 @@
 """A second verifier for model files of erasable: one file, the standard library, nothing of erasable imported.
 
     python erasable_verify.py model.erasable
+    python erasable_verify.py --receipt receipt.json --key signer.pub.pem model.erasable
 
-It was written from two pages, docs/format.md (what stands in a file) and docs/exactness.md (what follows from what),
-and uses no code of the program that writes such files. It is meant to be read before it is believed, from top to
-bottom, in an hour.
+It was written from three pages, docs/format.md (what stands in a file), docs/exactness.md (what follows from what) and
+docs/receipts.md (what stands in a receipt), and uses no code of the program that writes such files. It is meant to be
+read before it is believed, from top to bottom, in an hour.
 
 **What a model file is.** A model learns from rows and keeps some of them, the core rows. The file holds these rows,
 with their ids and to whom they belong; sums over them; weights, with which the model predicts; and configuration. To
@@ -21,6 +22,7 @@ weights does not have it:
     decisions  each row is kept: by its id and what is public, or with enough that is new in it  parts 7 and 9
     sums       every sum, as an integer                                                          part 7
     weights    every bit                                                                         parts 7 to 9
+    receipt    signature, form, and that it speaks of this state; the model may be left out      part 11
 
 **What that does not prove**: that the rows are true, whose they are, that there is no copy elsewhere, and parameters
 that nothing stored follows from. ``NOT_PROVED`` says it in full, and docs/verifier.md has a table.
@@ -29,13 +31,16 @@ that nothing stored follows from. ``NOT_PROVED`` says it in full, and docs/verif
 guess solutions, and what a guess is worth is proved in integers (part 6). The one transcendental function is exp, which
 Python's decimal module rounds correctly to as many digits as one asks for.
 
-Exit codes: 0 all of it holds; 2 wrong usage; 4 it does not hold, or is no model file; 5 the file cannot be read; 8 this
-kind of model needs code that a file cannot hold: layout, checksum and names hold, and nothing else was checked.
+Exit codes: 0 all of it holds; 2 wrong usage; 3 it is no receipt, or its signature is wrong; 4 the model
+does not hold, is not the state of the receipt, or is no model file; 5 a file cannot be read; 8 this kind of model needs
+code that a file cannot hold: layout, checksum and names hold, and nothing else was checked.
 """
 
 from __future__ import annotations
 
 import argparse
+import base64
+import binascii
 import hashlib
 import itertools
 import json
@@ -49,11 +54,13 @@ import tomllib
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
+
+__version__ = "0.1.0"
 
 Meta = dict[str, Any]
 
@@ -1369,7 +1376,228 @@ def estimate(state: State) -> float:
     return seconds + a.problems * (n * (2 * a_row + filled * filled * add) + 2 * a.c * a.c * a.c * guess)
 
 
-# -------------------------------------------------------------------------------------------- 11 All of it, in order
+# ---------------------------------------------------------------------------------------------------- 11 Receipts
+# A receipt is a DSSE envelope around an in-toto statement: that a request was carried out and left a state of this
+# digest. *Proves* that the holder of the key said so, and that nobody has changed a character since. *Not* that the
+# request named the right rows, nor its times.
+
+P = 2**255 - 19
+ORDER_OF_BASE = 2**252 + 27742317777372353535851937790883648493
+D = -121665 * pow(121666, -1, P) % P
+Point = tuple[int, int, int, int]  # x = X / Z, y = Y / Z, T = X Y / Z
+NEUTRAL: Point = (0, 1, 1, 0)
+PUBLIC_KEY = bytes.fromhex("302a300506032b6570032100")  # how the DER of an Ed25519 public key begins; 32 bytes follow
+STATEMENT, PAYLOAD = "https://in-toto.io/Statement/v1", "application/vnd.in-toto+json"
+SAID = {"requestId", "requestedAt", "completedAt", "stateAfter", "guarantee", "erasableVersion", "formatVersion"}
+MAY_BE_SAID = {"1": {"stateBefore"}, "2": {"stateBefore", "model", "asked", "normalisation"}}
+IDENTITY_FORMATS = ["raw", "sha256", "sha1", "md5"]
+CHARACTER_KINDS = ["small letters", "capitals", "digits", "separators", "other characters"]
+SPELLING_STEPS = ["trim", "nfc", "casefold"]
+
+
+class UsageError(Exception):
+    """The key cannot be used."""
+
+
+def added(p: Point, q: Point) -> Point:
+    """The sum of two points of the curve -x² + y² = 1 + d x² y² (RFC 8032, 5.1.4)."""
+    a, b = (p[1] - p[0]) * (q[1] - q[0]) % P, (p[1] + p[0]) * (q[1] + q[0]) % P
+    c, d = 2 * p[3] * q[3] * D % P, 2 * p[2] * q[2] % P
+    e, f, g, h = b - a, d - c, d + c, b + a
+    return e * f % P, g * h % P, f * g % P, e * h % P
+
+
+def times(k: int, p: Point) -> Point:
+    """The point added to itself k times."""
+    total = NEUTRAL
+    for bit in bin(k)[2:]:
+        total = added(total, total)
+        total = added(total, p) if bit == "1" else total
+    return total
+
+
+def encoded(p: Point) -> bytes:
+    """The 32 bytes of a point."""
+    inverse = pow(p[2], -1, P)
+    x, y = p[0] * inverse % P, p[1] * inverse % P
+    return (y | (x & 1) << 255).to_bytes(32, "little")
+
+
+def decoded(raw: bytes) -> Point | None:
+    """The point of 32 bytes; None if there is none, it has other bytes too, or eight times it is zero."""
+    y, sign = int.from_bytes(raw, "little") % 2**255, raw[31] >> 7
+    square = (y * y - 1) * pow(D * y * y + 1, -1, P) % P
+    x = pow(square, (P + 3) // 8, P)
+    if x * x % P != square:
+        x = x * pow(2, (P - 1) // 4, P) % P
+    if y >= P or x * x % P != square or (x == 0 and sign):
+        return None
+    x = P - x if x & 1 != sign else x
+    point = x, y, 1, x * y % P
+    return None if encoded(times(8, point)) == encoded(NEUTRAL) else point
+
+
+BASE = decoded(bytes.fromhex("58" + "66" * 31))
+
+
+def is_signed(key: bytes, signature: bytes, message: bytes) -> bool:
+    """Whether this is the Ed25519 signature of the message by the holder of the key: s B = R + h A."""
+    if len(signature) != 64:
+        return False
+    a, r, s = decoded(key), decoded(signature[:32]), int.from_bytes(signature[32:], "little")
+    if a is None or r is None or BASE is None or s >= ORDER_OF_BASE:
+        return False
+    h = int.from_bytes(hashlib.sha512(signature[:32] + key + message).digest(), "little") % ORDER_OF_BASE
+    return encoded(times(s, BASE)) == encoded(added(r, times(h, a)))
+
+
+def read_key(text: str) -> bytes:
+    """The 32 bytes of an Ed25519 public key in PEM."""
+    found = re.fullmatch(r"\s*-----BEGIN PUBLIC KEY-----([A-Za-z0-9+/=\s]+)-----END PUBLIC KEY-----\s*", text)
+    try:
+        der = base64.b64decode("".join(found[1].split()), validate=True) if found else b""
+    except binascii.Error:
+        der = b""
+    if len(der) != 44 or not der.startswith(PUBLIC_KEY) or decoded(der[12:]) is None:
+        raise UsageError("the key is no Ed25519 public key in PEM, or one that no private key has")
+    return der[12:]
+
+
+def members(value: Any, required: set[str], optional: set[str], what: str) -> dict[str, Any]:
+    """The object, if it has these names and no others."""
+    fit = isinstance(value, dict) and required <= value.keys() <= required | optional
+    need(fit, "receipt", f"{what} does not have the names that it must have, and no others")
+    return value  # type: ignore[no-any-return]
+
+
+def from_base64(text: Any) -> bytes:
+    """The bytes; either alphabet is allowed, and padding and unused bits have one form."""
+    need(isinstance(text, str), "receipt", "a text is no base64")
+    usual = text if set("+/") & set(text) else text.replace("-", "+").replace("_", "/")
+    try:
+        data = binascii.a2b_base64(usual, strict_mode=True)
+    except ValueError:
+        raise WrongError("receipt", "a text is no base64") from None
+    need(base64.b64encode(data).decode() == usual, "receipt", "a text is base64, but not in its one form")
+    return data
+
+
+def without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON in which no name occurs twice."""
+    if len(dict(pairs)) < len(pairs):
+        raise ValueError
+    return dict(pairs)
+
+
+def json_of(text: str | bytes) -> Any:
+    """What a text of JSON holds."""
+    try:
+        return json.loads(text, object_pairs_hook=without_repetition)
+    except (ValueError, RecursionError):
+        raise WrongError("receipt", "it is no JSON in UTF-8, or has a name twice") from None
+
+
+def is_line(value: Any, most: int) -> bool:
+    """Whether it is one line of printable characters."""
+    return isinstance(value, str) and 1 <= len(value) <= most and value.isprintable()
+
+
+def is_time(value: Any) -> bool:
+    """Whether it is a time in UTC with whole seconds."""
+    if not isinstance(value, str) or not re.fullmatch(r"[0-9]{4}(-[0-9]{2}){2}T[0-9]{2}(:[0-9]{2}){2}Z", value):
+        return False
+    try:
+        return datetime.fromisoformat(value).isoformat() != ""
+    except ValueError:
+        return False
+
+
+def is_digest(value: Any) -> bool:
+    """Whether it is an object with a SHA-256 in it."""
+    return isinstance(value, dict) and list(value) == ["sha256"] and is_hash(value["sha256"])
+
+
+def is_hash(value: Any) -> bool:
+    """Whether it is 64 hexadecimal digits in lower case."""
+    return isinstance(value, str) and re.fullmatch("[0-9a-f]{64}", value) is not None
+
+
+def is_in_order(values: Any, known: list[str]) -> bool:
+    """Whether it is a list of some of the known texts, each once, in their order."""
+    return isinstance(values, list) and values == [k for k in known if k in values]
+
+
+def is_shape(asked: Any) -> bool:
+    """Whether it describes a request by number, formats, a range of lengths and kinds, and by nothing else."""
+    if not isinstance(asked, dict) or set(asked) != {"identities", "formats", "characters", "kinds"}:
+        return False
+    ends, kinds = asked["characters"], asked["kinds"]
+    if not is_in_order(asked["formats"], IDENTITY_FORMATS) or not is_in_order(kinds, CHARACTER_KINDS):
+        return False
+    raw = "raw" in asked["formats"]
+    if not is_integer(asked["identities"], 1, MOST_IDENTITIES) or raw != bool(kinds) or raw != (ends is not None):
+        return False
+    highs = [2**k for k in range(2, 13)]  # 1 to 4, 5 to 8, 9 to 16, up to 4096
+    lows = [1, *(high + 1 for high in highs[:-1])]
+    pair = isinstance(ends, list) and len(ends) == 2 and all(type(end) is int for end in ends)
+    return ends is None or (pair and ends[0] in lows and ends[1] in highs and ends[0] < ends[1])
+
+
+def is_normalisation(value: Any) -> bool:
+    """Whether it lists steps for ids, subjects or both; a role without steps is left out."""
+    return (
+        isinstance(value, dict)
+        and set(value) <= {"id", "subject"}
+        and all(steps != [] and is_in_order(steps, SPELLING_STEPS) for steps in value.values())
+    )
+
+
+MOST_IDENTITIES = 2**53
+RECEIPT_RULES: dict[str, Callable[[Any], bool]] = {
+    "requestId": lambda v: is_line(v, 128) and v.isascii() and v == v.strip(),
+    "requestedAt": is_time,
+    "completedAt": is_time,
+    "stateBefore": is_digest,
+    "stateAfter": is_digest,
+    "guarantee": lambda v: is_line(v, 1000),
+    "erasableVersion": lambda v: is_line(v, 64),
+    "formatVersion": lambda v: is_integer(v, 1, 1_000_000),
+    "model": lambda v: is_line(v, 255),
+    "asked": is_shape,
+    "normalisation": is_normalisation,
+}
+
+
+def read_receipt(text: str, key: bytes) -> dict[str, Any]:
+    """The predicate of a receipt whose signature is good and whose statement has its one form."""
+    need(len(text) <= 65_536, "receipt", "it has more than 65,536 characters")
+    envelope = members(json_of(text), {"payloadType", "payload", "signatures"}, set(), "the envelope")
+    kind, listed = envelope["payloadType"], envelope["signatures"]
+    need(isinstance(listed, list) and 1 <= len(listed) <= 16, "receipt", "there are not 1 to 16 signatures")
+    signatures = [members(one, {"sig"}, {"keyid"}, "a signature") for one in listed]
+    need(all(isinstance(one.get("keyid", ""), str) for one in signatures), "receipt", "a keyid is no text")
+    payload, raw = from_base64(envelope["payload"]), [from_base64(one["sig"]) for one in signatures]
+    need(kind == PAYLOAD, "receipt", "it is a signed text of another kind")
+    signed = b"DSSEv1 %d %b %d %b" % (len(kind), kind.encode(), len(payload), payload)
+    said = "no signature is by the holder of this key over this statement: another key signed it, or it was altered"
+    need(any(is_signed(key, signature, signed) for signature in raw), "signature", said)
+    statement = members(json_of(payload), {"_type", "subject", "predicateType", "predicate"}, set(), "the statement")
+    need(statement["_type"] == STATEMENT, "receipt", "it is a statement of another type")
+    version = re.fullmatch("urn:erasable:forget-receipt:v([12])", str(statement["predicateType"]))
+    if version is None:
+        raise WrongError("receipt", "it is of a kind or version that this program does not read")
+    predicate = members(statement["predicate"], SAID, MAY_BE_SAID[version[1]], "the predicate")
+    for name, value in predicate.items():
+        need(RECEIPT_RULES[name](value), "receipt", f"{name} does not have the form that it must have")
+    subject = [{"name": "state", "digest": predicate["stateAfter"]}]
+    newer = {"model", "asked", "normalisation"} & predicate.keys()
+    need((version[1] == "2") == bool(newer), "receipt", "its version is not the one of the names in it")
+    need(statement["subject"] == subject, "receipt", "its subject is not the state after, and that alone")
+    need(compact(statement, sort=True).encode() == payload, "receipt", "the statement is not in canonical form")
+    return predicate
+
+
+# -------------------------------------------------------------------------------------------- 12 All of it, in order
 
 
 class State(NamedTuple):
@@ -1408,7 +1636,7 @@ def read_state(path: Path) -> State:
     return State(form, meta, tensors, rows, hashlib.sha256(raw).hexdigest())
 
 
-HOLDS, USAGE, DOES_NOT_HOLD, UNREADABLE, NEEDS_CODE = 0, 2, 4, 5, 8
+HOLDS, USAGE, BAD_RECEIPT, DOES_NOT_HOLD, UNREADABLE, NEEDS_CODE = 0, 2, 3, 4, 5, 8
 
 
 def verdict(path: Path, say: Callable[[str], None], tick: Tick, estimate_only: bool) -> tuple[int, dict[str, Any]]:
@@ -1448,21 +1676,70 @@ def progress(done: int, total: int) -> None:
         print(f"\r{done} of {total} rows decided", end="\n" if done == total else "", file=sys.stderr, flush=True)
 
 
+def receipt_verdict(path: Path, key: Path) -> tuple[int, dict[str, Any]]:
+    """The exit code and what was found of a receipt alone."""
+    try:
+        public = read_key(key.read_text(encoding="utf-8"))
+        found = {"receipt": str(path), "keyid": hashlib.sha256(PUBLIC_KEY + public).hexdigest()}
+        return HOLDS, {**found, "signed": True, "statement": read_receipt(path.read_text(encoding="utf-8"), public)}
+    except WrongError as error:
+        return BAD_RECEIPT, {**found, "signed": False, "part": error.part, "reason": str(error)}
+    except UnicodeError:
+        reason = "the receipt or the key is no text in UTF-8"
+        return BAD_RECEIPT, {"receipt": str(path), "signed": False, "part": "receipt", "reason": reason}
+    except OSError as error:
+        reason = str(error.strerror)
+        return UNREADABLE, {"receipt": str(path), "signed": False, "part": "file", "reason": reason}
+
+
+def both_verdicts(options: argparse.Namespace, say: Callable[[str], None], tick: Tick) -> tuple[int, dict[str, Any]]:
+    """The exit code and what was found of the receipt, the model, or both."""
+    code, found = HOLDS, dict[str, Any]()
+    if options.receipt is not None:
+        code, found = receipt_verdict(options.receipt, options.key)
+        if code == HOLDS:
+            say(f"receipt    signed with key {found['keyid'][:16]}; the statement has its one form")
+            for name, value in found["statement"].items():
+                say(f"           {name}: {compact(value, sort=True) if isinstance(value, dict) else value}")
+    if code == HOLDS and options.model is not None:
+        code, model = verdict(options.model, say, tick, options.estimate)
+        found |= model
+        if options.receipt is not None and "digest" in found:
+            found["same_state"] = found["digest"] == found["statement"]["stateAfter"]["sha256"]
+            if not found["same_state"] and code in (HOLDS, NEEDS_CODE):
+                reason = "the model is not in the state that the receipt is about: any later change makes another state"
+                code, found = DOES_NOT_HOLD, {**found, "part": "state", "reason": reason}
+    return code, {**found, "exit": code}
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line."""
     about = (__doc__ or "").split("\n\n")
-    parser = argparse.ArgumentParser(prog="erasable_verify.py", description=about[0], epilog=about[-1].strip())
-    parser.add_argument("model", type=Path, help="the model file; shards are found beside it")
+    parser = argparse.ArgumentParser(prog="erasable-verify", description=about[0], epilog=about[-1].strip())
+    parser.add_argument("model", type=Path, nargs="?", help="the model file; shards are found next to it")
+    parser.add_argument("--receipt", type=Path, help="a receipt; without a model its signature and form are checked")
+    parser.add_argument("--key", type=Path, help="the public key of the signer of the receipt (PEM)")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of lines")
     parser.add_argument("--estimate", action="store_true", help="say how long it will take, and stop")
+    parser.add_argument("--version", action="version", version=__version__)
     options = parser.parse_args(arguments)
-    if options.json:
-        code, found = verdict(options.model, lambda line: None, lambda done, total: None, options.estimate)
-        print(json.dumps(found))
-        return code
-    code, found = verdict(options.model, lambda line: print(line, flush=True), progress, options.estimate)
-    if code == HOLDS and not options.estimate:
-        print(f"It holds. State digest {found['digest']}, {found['seconds']:.1f} s.\n\n{PROVED}\n\n{NOT_PROVED}")
+    if options.model is None and options.receipt is None:
+        parser.error("give a model, a receipt, or both")
+    if (options.receipt is None) != (options.key is None):
+        parser.error("a receipt is checked with a key: give --receipt and --key")
+    try:
+        if options.json:
+            code, found = both_verdicts(options, lambda line: None, lambda done, total: None)
+            print(json.dumps(found))
+            return code
+        code, found = both_verdicts(options, lambda line: print(line, flush=True), progress)
+    except UsageError as error:
+        parser.error(str(error))
+    if code == HOLDS and options.model is None:
+        print("The receipt holds. Give the model too to see that it is in the state that the receipt is about.")
+    elif code == HOLDS and not options.estimate:
+        same = " It is the state that the receipt is about." if options.receipt is not None else ""
+        print(f"It holds. State digest {found['digest']}, {found['seconds']:.1f} s.{same}\n\n{PROVED}\n\n{NOT_PROVED}")
     elif code == NEEDS_CODE:
         print(f"Not checked: {found['reason']}.")
     elif code == UNREADABLE:
@@ -1472,8 +1749,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
-if __name__ == "__main__":
+def command() -> NoReturn:
+    """The command ``erasable-verify``."""
     try:
         sys.exit(main())
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+if __name__ == "__main__":
+    command()

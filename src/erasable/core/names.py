@@ -242,7 +242,7 @@ def read_spelling(given: object, where: str) -> dict[str, Steps]:
     if not isinstance(given, Mapping) or not set(given) <= set(ROLES):
         raise ConfigurationError(f"{where}: normalisation is declared for {' and '.join(ROLES)} alone.")
     for steps in given.values():
-        if isinstance(steps, str) or not isinstance(steps, Iterable) or not {*steps} <= {*STEPS}:
+        if isinstance(steps, str) or not isinstance(steps, Iterable) or any(s not in STEPS for s in steps):
             raise ConfigurationError(f"{where}: a normalisation must be a list of these steps: {', '.join(STEPS)}.")
     ordered = {role: tuple(step for step in STEPS if step in given[role]) for role in ROLES if role in given}
     return {role: steps for role, steps in ordered.items() if steps}
@@ -356,7 +356,7 @@ class Shape:
         except (TypeError, KeyError, IndexError):
             raise ValueError("no shape") from None
         fits = (
-            type(shape.identities) is int
+            {type(n) for n in (shape.identities, *(ends or ()))} == {int}  # true is no number of JSON
             and 1 <= shape.identities <= _MOST
             and shape.formats == tuple(f for f in FORMATS if f in shape.formats)
             and shape.kinds == tuple(k for k in _CHARACTERS if k in shape.kinds)
