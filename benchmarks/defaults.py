@@ -179,7 +179,8 @@ def fitted_heads(data, train, test, settings):
     X, y, asked, truth = data.X[train], data.y[train], data.X[test], data.y[test]
     classes, scored, found = np.unique(data.y), on_grid(asked, data.grid), {}
     for capacity, threshold in settings:
-        clf = ErasableClassifier(capacity, threshold=threshold, scaling=data.scaling, classes=classes).fit(X, y)
+        how = {"threshold": threshold, "scaling": data.scaling, "classes": classes, "loss": "squared"}
+        clf = ErasableClassifier(capacity, **how).fit(X, y)
         core = np.sort(clf.core_ids_)
         rows, labels, share = on_grid(X[core], data.grid), y[core], clf.n_core_ / len(y)
         squared = figures(clf.decision_function(asked), truth, classes, clf.predict_proba(asked))

@@ -29,7 +29,7 @@ def model(rounds=1):
     times = []
     for _ in range(rounds):
         start = time.perf_counter()
-        clf = ErasableClassifier(1.0, kappa=0.306).fit(X, y)
+        clf = ErasableClassifier(1.0, kappa=0.306, loss="squared").fit(X, y)
         clf.coef_  # noqa: B018
         times.append(time.perf_counter() - start)
     return clf, X, times
@@ -138,7 +138,7 @@ def file_growth(rounds=5):
     for n, d in ((1_000, 100), (10_000, 100), (100_000, 100), (10_000, 200), (10_000, 400), (10_000, 800)):
         rng = np.random.default_rng(0)
         X = rng.standard_normal((n, d), dtype=np.float32)
-        clf = ErasableClassifier(threshold=0.0).fit(X, X[:, 0] > 0)
+        clf = ErasableClassifier(threshold=0.0, loss="squared").fit(X, X[:, 0] > 0)
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, "m.erasable")
             clf.save(path)

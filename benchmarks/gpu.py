@@ -122,7 +122,9 @@ def digests(run):
 
         def learnt(engine, how=how, X=rows, y=y, ids=ids, first=first):
             """In two calls, so that all rows of the second are screened."""
-            clf = ErasableClassifier(**how, engine=engine).partial_fit(X[:first], y[:first], ids=ids[:first])
+            clf = ErasableClassifier(**how, engine=engine, loss="squared").partial_fit(
+                X[:first], y[:first], ids=ids[:first]
+            )
             return clf.partial_fit(X[first:], y[first:], ids=ids[first:])
 
         plain = learnt(None)
@@ -135,8 +137,10 @@ def digests(run):
             given = torch.tensor(rows, device=run.device) if way == "tensors" else rows
             one = learnt(engine, X=given).state_digest() == plain.state_digest()
             same[way] = same.get(way, True) and one
-        whole = ErasableClassifier(**how).fit(rows, y, ids=ids).state_digest()
-        there = ErasableClassifier(**how, engine=Torch(run.name)).fit(torch.tensor(rows, device=run.device), y, ids=ids)
+        whole = ErasableClassifier(**how, loss="squared").fit(rows, y, ids=ids).state_digest()
+        there = ErasableClassifier(**how, engine=Torch(run.name), loss="squared").fit(
+            torch.tensor(rows, device=run.device), y, ids=ids
+        )
         same["tensors, one call"] = there.state_digest() == whole
         found[name] = {"same_digest": all(same.values()), "ways": same, "core_rows": plain.n_core_, "rows": len(X)}
     found["all_same"] = all(case["same_digest"] for case in found.values())
@@ -153,7 +157,7 @@ def screen_of(run):
             return torch.randn(n, run.d, generator=generator, device=run.device) * spectrum
 
         some = rows(20 * run.d).cpu().numpy()
-        run.made = ErasableClassifier(threshold=0.06).fit(some, some[:, 0] > 0), rows
+        run.made = ErasableClassifier(threshold=0.06, loss="squared").fit(some, some[:, 0] > 0), rows
     clf, rows = run.made
     return DeviceScreen(clf.model_.screening(), run.name), clf, rows
 

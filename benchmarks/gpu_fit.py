@@ -109,7 +109,7 @@ def stages():
 
 def fitted(run, found, name, rows, answers, threads=4):
     """A model of all rows, once as it is and once with a watch on its stages."""
-    clf = ErasableClassifier(threshold=0.1, engine=Torch(run.name, threads=threads))
+    clf = ErasableClassifier(threshold=0.1, engine=Torch(run.name, threads=threads), loss="squared")
     run.sync()
     began = time.perf_counter()
     report = clf.learn(rows, answers)
@@ -119,7 +119,7 @@ def fitted(run, found, name, rows, answers, threads=4):
     found[name] |= {"fit_and_weights_s": time.perf_counter() - began, "core_rows": clf.n_core_}
     found[name]["digest"] = clf.state_digest()
     with stages() as watched:
-        ErasableClassifier(threshold=0.1, engine=Torch(run.name, threads=threads)).learn(rows, answers)
+        ErasableClassifier(threshold=0.1, engine=Torch(run.name, threads=threads), loss="squared").learn(rows, answers)
     found[name]["stages_s"] = watched.seconds
     return clf
 
@@ -139,7 +139,7 @@ def whole_fit(run):
     for name, engine in (("here", None), ("there", Torch(run.name, threads=4)), ("resident", Torch(run.name))):
         given = there[:some] if name == "resident" else rows[:some]
         began = time.perf_counter()
-        clf = ErasableClassifier(threshold=0.1, engine=engine).fit(given, answers[:some])
+        clf = ErasableClassifier(threshold=0.1, engine=engine, loss="squared").fit(given, answers[:some])
         found[f"fit_of_{some}_{name}_s"] = time.perf_counter() - began
         found.setdefault("digests", {})[name] = clf.state_digest()
     found["same_digest"] = len(set(found.pop("digests").values())) == 1

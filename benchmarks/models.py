@@ -74,7 +74,7 @@ def on_adult(data, frame, train, test):
     boosted = {"LightGBM": train}
     for threshold in THRESHOLDS:
         at = {"capacity": 0.01, "threshold": threshold}
-        found[f"ours, squared, threshold {threshold:g}"] = ours(data, train, test, **at)
+        found[f"ours, squared, threshold {threshold:g}"] = ours(data, train, test, loss="squared", **at)
         name = f"ours, logistic, alpha 0.1, threshold {threshold:g}"
         found[name] = ours(data, train, test, **logistic(0.1, **at))
         share = found[name][-1]
@@ -100,18 +100,18 @@ def on_sparse(data, train, test, settings):
 
 
 DIABETES = {
-    "ours, squared, capacity 0.1, threshold 0.1": {"capacity": 0.1, "threshold": 0.1},
+    "ours, squared, capacity 0.1, threshold 0.1": {"loss": "squared", "capacity": 0.1, "threshold": 0.1},
     "ours, logistic, capacity 0.1, threshold 0.1, alpha 0.1": logistic(0.1, capacity=0.1, threshold=0.1),
     "ours, logistic, capacity 0.1, threshold 0.1, alpha 1": logistic(1.0, capacity=0.1, threshold=0.1),
     "ours, logistic, sample of 0.15, alpha 0.3": logistic(0.3, threshold=math.inf, sample_rate=0.15),
     "ours, logistic, sample of 0.19, alpha 0.3": logistic(0.3, threshold=math.inf, sample_rate=0.19),
 }
 RETAIL = {
-    "ours, squared, capacity 0.02, threshold 0.2": {"threshold": 0.2},
+    "ours, squared, capacity 0.02, threshold 0.2": {"loss": "squared", "threshold": 0.2},
     "ours, logistic, capacity 0.02, threshold 0.2, alpha 0.02": logistic(0.02, threshold=0.2),
     "ours, logistic, sample of 0.05, alpha 0.02": logistic(0.02, threshold=math.inf, sample_rate=0.05),
 }
-HEADS = {"squared": {}, "logistic, alpha 0.02": logistic(0.02)}
+HEADS = {"squared": {"loss": "squared"}, "logistic, alpha 0.02": logistic(0.02)}
 
 
 def rare_sets(folder):
@@ -137,7 +137,7 @@ def on_rare(data, train, test):
                 data, train, test, class_weight=class_weight, **head
             )
     found["ours, squared, sample of 0.15 alone, class_weight='balanced'"] = ours(
-        data, train, test, class_weight="balanced", threshold=math.inf, sample_rate=0.15
+        data, train, test, loss="squared", class_weight="balanced", threshold=math.inf, sample_rate=0.15
     )
     return found
 

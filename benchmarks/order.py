@@ -22,7 +22,7 @@ def cost(rounds, cases):
         X, y = make()
         contestants = {
             order: lambda X=X, y=y, config=config, order=order: (
-                ErasableClassifier(**config, order=order).fit(X, y).coef_
+                ErasableClassifier(**config, order=order, loss="squared").fit(X, y).coef_
             )
             for order in ("hashed", "given")
         }
@@ -50,7 +50,9 @@ def sortedness(folder):
             for way, index in ways.items():
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", SortedRowsWarning)  # of which this is the measure
-                    clf = ErasableClassifier(**SORTED, order=order).fit(X[index], y[index], ids=ids[index])
+                    clf = ErasableClassifier(**SORTED, order=order, loss="squared").fit(
+                        X[index], y[index], ids=ids[index]
+                    )
                 models[way] = clf
             line += [f"{clf.score(X_test, y_test):.4f}" for clf in models.values()]
             line.append("equal" if len({clf.state_digest() for clf in models.values()}) == 1 else "differ")

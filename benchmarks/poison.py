@@ -93,7 +93,9 @@ def best_spread(X, P, labels, ids, key):
     tried = [P + spread * noise for spread in SPREADS]
     y = labels[: len(X)]
     scores = [
-        ErasableClassifier(classes=[-1, 1], random_state=key).fit(np.vstack([X, Q]), labels, ids=ids).score(X, y)
+        ErasableClassifier(classes=[-1, 1], random_state=key, loss="squared")
+        .fit(np.vstack([X, Q]), labels, ids=ids)
+        .score(X, y)
         for Q in tried
     ]
     return tried[int(np.argmin(scores))]
@@ -110,7 +112,7 @@ def poisoned(sets, kind, share):
     if make is against_ours:
         P = best_spread(X, P, labels, ids, key=0 if early else 1)
     rows = np.vstack([X, P])
-    model = ErasableClassifier(classes=[-1, 1], random_state=key).fit(rows, labels, ids=ids)
+    model = ErasableClassifier(classes=[-1, 1], random_state=key, loss="squared").fit(rows, labels, ids=ids)
     kept = int((model.core_ids_ >= len(X)).sum())
     other = RidgeClassifier(RIDGE).fit(with_constant(rows)[:, :-1], labels)
     return (
@@ -125,7 +127,7 @@ def poisoned(sets, kind, share):
 def rows_of(name, folder=None):
     """Lines of the table for one set; the first is without poison."""
     X, y, Xt, yt = data(name, folder)
-    clean = ErasableClassifier(classes=[-1, 1]).fit(X, y)
+    clean = ErasableClassifier(classes=[-1, 1], loss="squared").fit(X, y)
     plain = RidgeClassifier(RIDGE).fit(with_constant(X)[:, :-1], y).score(with_constant(Xt)[:, :-1], yt)
     found = [
         [name, "nothing", "", "", f"{clean.n_core_ / len(X):.1%}", "", f"{clean.score(Xt, yt):.3f}", f"{plain:.3f}"]
@@ -154,14 +156,16 @@ def filled(name, folder=None):
     d, rng = X.shape[1] + 1, np.random.default_rng(3)
     sent = 10 * len(X)
     P = rng.standard_normal((sent, X.shape[1]))
-    model = ErasableClassifier(classes=[-1, 1]).fit(P, rng.choice([-1, 1], sent), ids=np.arange(len(X), len(X) + sent))
+    model = ErasableClassifier(classes=[-1, 1], loss="squared").fit(
+        P, rng.choice([-1, 1], sent), ids=np.arange(len(X), len(X) + sent)
+    )
     full = model.n_core_
     model.partial_fit(X, y, ids=np.arange(len(X)))
     genuine = model.n_core_ - full
     most = full
     for _ in range(200):  # N log(1 + threshold) <= d log(1 + N / (d capacity)): the determinant grows by each row kept
         most = d * np.log1p(most / (d * RIDGE)) / np.log1p(THRESHOLD)
-    first = ErasableClassifier(classes=[-1, 1]).fit(X, y, ids=np.arange(len(X)))
+    first = ErasableClassifier(classes=[-1, 1], loss="squared").fit(X, y, ids=np.arange(len(X)))
     own = set(first.core_ids_.tolist())
     first.partial_fit(P, rng.choice([-1, 1], sent), ids=np.arange(len(X), len(X) + sent))
     lost = len(own - set(first.core_ids_.tolist()))

@@ -86,9 +86,9 @@ def fit(options):
         X, y = make()
         target = np.where(y, 1.0, -1.0)
         intercept = config.get("fit_intercept", True)
-        report = learn(ErasableClassifier(**config), X, y)
+        report = learn(ErasableClassifier(**config, loss="squared"), X, y)
         contestants = {
-            "erasable": lambda X=X, y=y, config=config: ErasableClassifier(**config).fit(X, y).coef_,
+            "erasable": lambda X=X, y=y, config=config: ErasableClassifier(**config, loss="squared").fit(X, y).coef_,
             "ridge": lambda X=X, y=y, i=intercept: RidgeClassifier(solver="cholesky", fit_intercept=i).fit(X, y),
             "BLAS": lambda X=X, t=target: cho_solve(cho_factor(X.T @ X + np.eye(X.shape[1])), X.T @ t),
         }
@@ -121,7 +121,7 @@ def loop(options):
     rows = []
     for name, n in (("first 20,000 rows (most are selected)", 20_000), ("all 249,215 rows", len(X))):
         part, labels = X[:n], y[:n]
-        clf = ErasableClassifier(CORRELATED["capacity"], threshold=tau, fit_intercept=False)
+        clf = ErasableClassifier(CORRELATED["capacity"], threshold=tau, fit_intercept=False, loss="squared")
         contestants = {
             "erasable": lambda p=part, t=labels, c=clf: c.fit(p, t).coef_,
             "loop": lambda p=part, t=labels: literal_loop(p, t, tau, 1.0),
@@ -140,7 +140,7 @@ def loop(options):
 def forget(options):
     """Forgetting one core row against one rank-1 update; non-core ids; weights when next read."""
     X, y = correlated(n=60_000)
-    clf = ErasableClassifier(**CORRELATED, horizon=249_215, fit_intercept=False).fit(X, y)
+    clf = ErasableClassifier(**CORRELATED, horizon=249_215, fit_intercept=False, loss="squared").fit(X, y)
     d, core = 600, clf.core_ids_.tolist()
     rng = np.random.default_rng(0)
     rng.shuffle(core)
@@ -206,7 +206,7 @@ def memory(options):
         ("correlated, 20,000 x 2,000", lambda: correlated(20_000, 2_000), {"kappa": 0.4, "capacity": 1.0}),
     ):
         X, y = make()
-        clf = ErasableClassifier(**config)
+        clf = ErasableClassifier(**config, loss="squared")
         gc.collect()
         tracemalloc.start()
         base = tracemalloc.get_traced_memory()[0]
@@ -247,11 +247,14 @@ def growth(options):
     """Time against n and d."""
     sizes = [50_000, 100_000, 200_000, 400_000, 700_000, 1_000_000]
     X, y = margin(n=sizes[-1])
-    contestants = {n: lambda X=X[:n], y=y[:n]: ErasableClassifier(**MARGIN, horizon=200_000).fit(X, y) for n in sizes}
+    contestants = {
+        n: lambda X=X[:n], y=y[:n]: ErasableClassifier(**MARGIN, horizon=200_000, loss="squared").fit(X, y)
+        for n in sizes
+    }
     times = take_turns(contestants, options.rounds, "growth with n")
     medians = [float(np.median(times[n])) for n in sizes]
     slope = np.polyfit(np.log(sizes), np.log(medians), 1)[0]
-    report = learn(ErasableClassifier(**MARGIN, horizon=200_000), X, y)
+    report = learn(ErasableClassifier(**MARGIN, horizon=200_000, loss="squared"), X, y)
     text = "## Growth\n\nMargin rows, d = 100, threshold fixed (horizon 200,000).\n\n"
     text += table(["n", *(f"{n:,}" for n in sizes)], [["fit, s", *(f"{m:.3f}" for m in medians)]])
     fallback = f"{report.decisions.enclosed} by enclosure, {report.decisions.exact} in rational arithmetic"
@@ -261,7 +264,7 @@ def growth(options):
     del X, y
     widths = [50, 100, 200, 400, 800]
     data = {d: correlated(n=20_000, d=d) for d in widths}
-    contestants = {d: lambda d=d: ErasableClassifier(**CORRELATED).fit(*data[d]) for d in widths}
+    contestants = {d: lambda d=d: ErasableClassifier(**CORRELATED, loss="squared").fit(*data[d]) for d in widths}
     times = take_turns(contestants, options.rounds, "growth with d")
     medians = [float(np.median(times[d])) for d in widths]
     slope = np.polyfit(np.log(widths), np.log(medians), 1)[0]
@@ -282,7 +285,7 @@ def accuracy(options):
             ridge = make_pipeline(StandardScaler(with_mean=isinstance(X, np.ndarray)), RidgeClassifier())
             scores.setdefault("ridge", []).append(ridge.fit(X, y).score(X_test, y_test))
             for setting in ((1.0, 0.2), (1.0, 0.4), (0.1, 0.2), (0.1, 0.4)):
-                clf = ErasableClassifier(setting[0], kappa=setting[1], scaling=scaling).fit(X, y)
+                clf = ErasableClassifier(setting[0], kappa=setting[1], scaling=scaling, loss="squared").fit(X, y)
                 scores.setdefault(setting, []).append(clf.score(X_test, y_test))
                 stored.setdefault(setting, []).append(clf.n_core_ / X.shape[0])
         size, middle = f"{X.shape[0]:,} x {X.shape[1]}", float(np.median(scores["ridge"]))

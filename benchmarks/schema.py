@@ -178,12 +178,12 @@ def quality_adult(adult):
         scored.add("draft, logistic regression", logistic, X, y, *rows, seed)
         scored.add("draft, rows divided by their norms, logistic regression", logistic, normalize(X), y, *rows, seed)
         for threshold in (0.04, 0.06, 0.08):
-            model = ErasableClassifier(threshold=threshold, feature_map=TableEncoder(schema))
+            model = ErasableClassifier(threshold=threshold, feature_map=TableEncoder(schema), loss="squared")
             scored.add(f"draft, ErasableClassifier, threshold {threshold}", model, adult, y, *rows, seed)
         for threshold in (0.06, 0.1, 0.15):
-            model = ErasableClassifier(loss="logistic", threshold=threshold, feature_map=TableEncoder(schema))
+            model = ErasableClassifier(alpha=0.02, threshold=threshold, feature_map=TableEncoder(schema))
             scored.add(f"draft, ErasableClassifier, logistic, threshold {threshold}", model, adult, y, *rows, seed)
-        bound = ErasableClassifier(loss="logistic", threshold=0.1, feature_map=schema, scaling=schema.bound)
+        bound = ErasableClassifier(alpha=0.02, threshold=0.1, feature_map=schema, scaling=schema.bound)
         name = "draft, ErasableClassifier, logistic, threshold 0.1, scaling=schema.bound"
         scored.add(name, bound, adult, y, *rows, seed)
     print(scored.table(f"adult, 30% held out, {len(SPLITS)} splits", "AUC"))
@@ -205,7 +205,9 @@ def quality_titanic(folder):
                 "draft, rows divided by their norms, logistic regression": make_pipeline(
                     encoder, Normalizer(), logistic
                 ),
-                "draft, ErasableClassifier, every row stored": ErasableClassifier(threshold=1e-6, feature_map=encoder),
+                "draft, ErasableClassifier, every row stored": ErasableClassifier(
+                    threshold=1e-6, feature_map=encoder, loss="squared"
+                ),
                 "draft, ErasableClassifier, logistic": ErasableClassifier(
                     loss="logistic", alpha=0.1, feature_map=encoder
                 ),

@@ -50,9 +50,9 @@ def measure(folder, name, kappa, rounds=9):
     """A line of the table."""
     X = sp.csr_array(sp.load_npz(Path(folder, f"{name}_train.npz")))
     y = np.load(Path(folder, f"{name}_labels.npz"))["y_train"]
-    ErasableClassifier(threshold=0.1).fit(X[:500], y[:500]).state_digest()
+    ErasableClassifier(threshold=0.1, loss="squared").fit(X[:500], y[:500]).state_digest()
     before = peak_mb()
-    clf = ErasableClassifier(kappa=kappa)
+    clf = ErasableClassifier(kappa=kappa, loss="squared")
     fit, _ = timed(lambda: clf.fit(X, y))
     ids = clf.core_ids_.tolist()
     with tempfile.TemporaryDirectory() as at:

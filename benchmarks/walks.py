@@ -108,9 +108,9 @@ def walks(folder):
     command("keys", "new", "-o", folder / "key")
     command("learn", table_, "--schema", schema, "-o", folder / "warm.erasable")
     command("forget", folder / "warm.erasable", "--subject", "p7", "--receipt", folder / "w.json", "--key", key)
-    ErasableClassifier().fit(X, y)
+    ErasableClassifier(loss="squared").fit(X, y)
     return {
-        "fit": walk(lambda: ErasableClassifier().fit(X, y)),
+        "fit": walk(lambda: ErasableClassifier(loss="squared").fit(X, y)),
         "learn --schema": walk(lambda: command("learn", table_, "--schema", schema, "-o", model)),
         "forget --receipt": walk(
             lambda: command("forget", model, "--subject", "p7", "--receipt", folder / "r.json", "--key", key)

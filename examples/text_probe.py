@@ -195,7 +195,7 @@ def main() -> None:
         table.add_row(step, f"{clf.n_core_} of {len(texts)}", right, f"{took * 1e3:.1f} ms", clf.state_digest()[:12])
         return result
 
-    how = {"feature_map": feature_map, "capacity": 0.3, "threshold": 1.0, "loss": "logistic"}
+    how = {"feature_map": feature_map, "capacity": 0.3, "threshold": 1.0, "alpha": 0.3}
     clf = ErasableClassifier(**how, engine=given.engine)
     first, second = slice(len(texts) // 2), slice(len(texts) // 2, None)
     for name, part in (("learn", first), (f"learn more ({given.engine})", second)):

@@ -57,7 +57,7 @@ def test_a_file_of_independent_selection_is_audited_without_the_balance_of_its_l
     X, y = make_pool()
     options = {"rate": 0.5, "moments": np.full(X.shape[1], 0.25), "balance": 1.0}
     shares = {"no": 0.5, "yes": 0.5}  # an audit's labels are -1 and 1
-    model = ErasableClassifier(selection="independent", class_shares=shares, **options)
+    model = ErasableClassifier(selection="independent", class_shares=shares, **options, loss="squared")
     model.fit(X, np.where(y > 0, "yes", "no")).save("model.erasable")
     assert run(["audit", "model.erasable", "--data", table, "--quick", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -68,9 +68,9 @@ def test_a_file_of_independent_selection_is_audited_without_the_balance_of_its_l
 
 def test_a_model_file_is_audited_with_its_own_parameters(capsys, table, tmp_path):
     X, y = make_pool()
-    ErasableClassifier(threshold=np.inf, sample_rate=0.5, class_weight={-1: 2.0}).fit(X, y, ids=range(240)).save(
-        "model.erasable"
-    )
+    ErasableClassifier(threshold=np.inf, sample_rate=0.5, class_weight={-1: 2.0}, loss="squared").fit(
+        X, y, ids=range(240)
+    ).save("model.erasable")
     assert run(["audit", "model.erasable", "--data", table, "--quick", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["method"] == "model file"
@@ -80,8 +80,8 @@ def test_a_model_file_is_audited_with_its_own_parameters(capsys, table, tmp_path
 @pytest.mark.parametrize(
     "held",
     [
-        ErasableClassifier(threshold=0.05, capacity=0.5, scaling=40.0),
-        ErasableClassifier(threshold=0.05, scaling=[1.0, 2.0, 1.0, 4.0, 1.0, 1.0], fit_intercept=False),
+        ErasableClassifier(threshold=0.05, capacity=0.5, scaling=40.0, loss="squared"),
+        ErasableClassifier(threshold=0.05, scaling=[1.0, 2.0, 1.0, 4.0, 1.0, 1.0], fit_intercept=False, loss="squared"),
         ErasableKernelClassifier(gamma=0.02, threshold=0.3, scaling=5.0),
     ],
     ids=["number", "columns", "kernel"],
@@ -120,7 +120,7 @@ def test_a_model_with_a_schema_is_audited_over_its_raw_table(capsys, raw, named)
     schema, unlabelled = raw
     chosen = schema if named else unlabelled
     table = load_table("raw.csv", label="tall", schema=chosen)
-    ErasableClassifier(feature_map=chosen).fit(table.X, table.y, ids=table.ids).save("raw.erasable")
+    ErasableClassifier(feature_map=chosen, loss="squared").fit(table.X, table.y, ids=table.ids).save("raw.erasable")
     label = [] if named else ["--label", "tall"]
     assert run(["audit", "raw.erasable", "--data", "raw.csv", "--quick", "--json", *label]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -150,7 +150,7 @@ def test_what_cannot_be_audited_is_refused(capsys, table):
     assert run(["audit", "linear", "--data", "wine"]) == 2
     assert "digits, margin, breast_cancer, or a file" in capsys.readouterr().err
     X, y = make_pool()
-    ErasableClassifier(feature_map=RandomFourierFeatures(20)).fit(X, y).save("mapped.erasable")
+    ErasableClassifier(feature_map=RandomFourierFeatures(20), loss="squared").fit(X, y).save("mapped.erasable")
     assert run(["audit", "mapped.erasable", "--data", table]) == 2
     assert "a feature map, which a file cannot hold" in capsys.readouterr().err
     np.savez("one.npz", X=X, y=np.zeros(len(X)))

@@ -106,7 +106,7 @@ def test_what_cannot_be_is_refused(monkeypatch, capsys, folder):
     rest = ["--ignore", "none", "--ignore", "text"]
     for options, words in (
         (["--threshold", "inf", "--ignore", "much", *rest], "Give --sample-rate above 0, or a finite --threshold."),
-        (["--alpha", "1", "--ignore", "much", *rest], "alpha is the regulariser"),
+        (["--loss", "squared", "--alpha", "1", "--ignore", "much", *rest], "alpha is the regulariser"),
         (["--loss", "logistic", "--alpha", "0", "--ignore", "much", *rest], "alpha must be"),
         (["--sample-rate", "2", "--ignore", "much", *rest], "sample_rate must be"),
         (["--class-weight", "yes", "--ignore", "much", *rest], "--class-weight must be"),

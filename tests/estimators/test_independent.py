@@ -36,11 +36,11 @@ def product(A, B):
 
 
 KINDS = {
-    "squared": classifier(),
+    "squared": classifier(loss="squared"),
     "logistic": classifier(loss="logistic", alpha=0.1, moments=MOMENTS["columns"]),
     "balanced": classifier(loss="logistic", balance=1.0, class_shares=SHARES, moments=MOMENTS["matrix"]),
-    "half balanced": classifier(balance=0.5, class_shares=SHARES),
-    "every row": classifier(rate=1.0),
+    "half balanced": classifier(loss="squared", balance=0.5, class_shares=SHARES),
+    "every row": classifier(loss="squared", rate=1.0),
     "kernel": kernel(gamma=0.5),
     "balanced kernel": kernel(balance=1.0, class_shares=SHARES, moments=np.ones(D)),
     "kernel function": kernel(kernel=product, balance=0.5, class_shares=SHARES),

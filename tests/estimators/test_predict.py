@@ -41,7 +41,7 @@ def test_probabilities_sum_to_one_and_agree_with_predict(n_classes, parameters):
 
 
 def test_the_binary_probability_is_the_papers():
-    clf = classifier(scaling=4.5, threshold=0.003).fit(X, Y)
+    clf = classifier(scaling=4.5, threshold=0.003, loss="squared").fit(X, Y)
     far = 20.0 * X
     scores = clf.decision_function(far)
     assert scores.min() < -1.0 < 1.0 < scores.max()  # clipping happens on both sides
@@ -53,7 +53,7 @@ def test_the_binary_probability_is_the_papers():
 
 def test_several_probabilities_are_the_nearest_to_the_scores():
     """Euclidean projection onto the simplex, against its own optimality condition."""
-    clf = classifier(scaling=4.5, threshold=0.003).fit(X, make_classes(4))
+    clf = classifier(scaling=4.5, threshold=0.003, loss="squared").fit(X, make_classes(4))
     raw = (1.0 + clf.decision_function(20.0 * X)) / 2.0
     P = clf.predict_proba(20.0 * X)
     assert (P == 0.0).any()
@@ -89,11 +89,11 @@ def test_the_weights_reproduce_the_decision_function(n_classes, intercept, scali
 
 
 def test_the_weights_are_a_ridge_solution():
-    clf = classifier(fit_intercept=False, threshold=0.0, capacity=2.0).fit(X, Y)
+    clf = classifier(fit_intercept=False, threshold=0.0, capacity=2.0, loss="squared").fit(X, Y)
     Z = X / np.linalg.norm(X, axis=1, keepdims=True)
     ridge = np.linalg.solve(Z.T @ Z + 2.0 * np.eye(D), Z.T @ np.where(Y > 0, 1.0, -1.0))
     np.testing.assert_allclose(clf.coef_[0], ridge, rtol=1e-3, atol=1e-4)
-    several = classifier(fit_intercept=False, threshold=0.0, capacity=2.0).fit(X, y := make_classes(4))
+    several = classifier(fit_intercept=False, threshold=0.0, capacity=2.0, loss="squared").fit(X, y := make_classes(4))
     for c in range(4):
         ridge = np.linalg.solve(Z.T @ Z + 2.0 * np.eye(D), Z.T @ np.where(y == c, 1.0, -1.0))
         np.testing.assert_allclose(several.coef_[c], ridge, rtol=1e-3, atol=1e-4)

@@ -87,7 +87,9 @@ def test_sums_and_weights_are_changed_in_place():
 
 
 def test_weighted_sums_are_changed_in_place():
-    clf = classifier(threshold=0.01).fit(X, Y, ids=IDS, sample_weight=np.where(np.arange(N) % 3, 1.0, 2.0))
+    clf = classifier(threshold=0.01, loss="squared").fit(
+        X, Y, ids=IDS, sample_weight=np.where(np.arange(N) % 3, 1.0, 2.0)
+    )
     weighted = clf._model.sums.weighted
     H, sums = weighted.H, dict(weighted.by_label)
     clf.forget(ids=[key for key, label in zip(IDS, Y, strict=True) if label == 1])
@@ -98,7 +100,7 @@ def test_weighted_sums_are_changed_in_place():
 
 
 def test_learning_more_leaves_no_older_sums_behind():
-    clf = classifier(threshold=0.0).fit(X[:50], Y[:50], ids=IDS[:50], sample_weight=np.full(50, 2.0))
+    clf = classifier(threshold=0.0, loss="squared").fit(X[:50], Y[:50], ids=IDS[:50], sample_weight=np.full(50, 2.0))
     model = clf._model
     H, sums, weighted = model.sums.H, dict(model.sums.by_label), dict(model.sums.weighted.by_label)
     clf.partial_fit(X[50:], Y[50:], ids=IDS[50:])

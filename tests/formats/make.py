@@ -36,7 +36,7 @@ LIMITS = {"LARGEST_FILE": 100, "LARGEST_SHARD": 64}  # for the one that is divid
 
 def linear() -> ErasableClassifier:
     """Texts for ids and subjects, some of them missing, names of columns, a row that was forgotten."""
-    model = ErasableClassifier(1.0, threshold=0.15, feature_names=["age", "größe", 'a "quoted" one'])
+    model = ErasableClassifier(1.0, threshold=0.15, feature_names=["age", "größe", 'a "quoted" one'], loss="squared")
     X, y = rows(20), labels(rows(20))
     model.partial_fit(X[:8], y[:8], ids=[f"row {i}" for i in range(8)])
     subjects = [["Ann", "Bob", "Žofie", "stored as empty"][i % 4] for i in range(12)]
@@ -56,7 +56,7 @@ def with_empty_subject(model: ErasableClassifier) -> ErasableClassifier:
 
 def shared() -> ErasableClassifier:
     """Rows that belong to several people, to one, and to nobody."""
-    model = ErasableClassifier(1.0, threshold=0.15)
+    model = ErasableClassifier(1.0, threshold=0.15, loss="squared")
     X, people = rows(20), [[7 - i, 2**40, 7 - i][: i % 4] for i in range(20)]
     model.fit(X, labels(X), ids=[f"row {i}" for i in range(20)], subjects=people, allow_no_subject=True)
     model.forget(subjects=[2])
@@ -77,7 +77,13 @@ def logistic() -> ErasableClassifier:
 def weighted() -> ErasableClassifier:
     """Weighted sums, and nothing but a sample, in the order given."""
     model = ErasableClassifier(
-        1.0, threshold=math.inf, sample_rate=0.75, class_weight="balanced", order="given", random_state=2**70
+        1.0,
+        threshold=math.inf,
+        sample_rate=0.75,
+        class_weight="balanced",
+        order="given",
+        random_state=2**70,
+        loss="squared",
     )
     X, y = rows(20), labels(rows(20))
     return model.fit(X, y, ids=list(range(20)), sample_weight=[1 / 16 + i % 3 for i in range(20)])
@@ -119,20 +125,20 @@ def mapped() -> ErasableClassifier:
     """Rows that went through a map, decided in the order given."""
     X = rows(20)
     feature_map = RandomFourierFeatures(5, gamma=0.25, random_state=7)
-    model = ErasableClassifier(1.0, feature_map=feature_map, threshold=0.2, order="given")
+    model = ErasableClassifier(1.0, feature_map=feature_map, threshold=0.2, order="given", loss="squared")
     return model.fit(X, (X[:, 0] > 0).astype(float))
 
 
 def divided() -> ErasableClassifier:
     """In several files, with :data:`LIMITS` in force."""
     X = rows(24)
-    return ErasableClassifier(1.0, threshold=0.0).fit(X, labels(X), ids=[f"id {i}" for i in range(24)])
+    return ErasableClassifier(1.0, threshold=0.0, loss="squared").fit(X, labels(X), ids=[f"id {i}" for i in range(24)])
 
 
 def sparse() -> ErasableClassifier:
     """Rows with few entries among many features, so that these alone are stored."""
     X, y = wide_rows(), labels(rows())
-    model = ErasableClassifier(1.0, threshold=0.3).fit(X, y, ids=[f"r{i}" for i in range(len(y))])
+    model = ErasableClassifier(1.0, threshold=0.3, loss="squared").fit(X, y, ids=[f"r{i}" for i in range(len(y))])
     model.forget(ids=[model.core_ids_[3]])
     return model
 
@@ -168,7 +174,7 @@ columns = ["town", "member"]
 
 def schema() -> ErasableClassifier:
     """A raw table, encoded by a schema that the file holds."""
-    model = ErasableClassifier(0.02, threshold=0.05, feature_map=Schema.parse(SCHEMA))
+    model = ErasableClassifier(0.02, threshold=0.05, feature_map=Schema.parse(SCHEMA), loss="squared")
     model.fit(raw_rows(), labels(rows(20)), ids=[f"r{i}" for i in range(20)], subjects=[f"s{i % 6}" for i in range(20)])
     model.forget(ids=[model.core_ids_[2]])
     return model
@@ -187,7 +193,7 @@ def schema_second() -> ErasableClassifier:
     second = Schema.parse(
         text + '[columns.price]\nkind = "category"\nhashed = 8\n[columns.day]\nkind = "text"\nwords = [1, 1]\n'
     )
-    model = ErasableClassifier(0.02, threshold=0.05, feature_map=second)
+    model = ErasableClassifier(0.02, threshold=0.05, feature_map=second, loss="squared")
     model.fit(second_rows(), labels(rows(20)), ids=[f"r{i}" for i in range(20)])
     model.forget(ids=[model.core_ids_[2]])
     return model
@@ -197,14 +203,20 @@ def wide_grid() -> ErasableClassifier:
     """A finer grid, public scales, no intercept, bytes for ids, classes that were fixed and one without rows."""
     X = rows(20)
     model = ErasableClassifier(
-        0.5, threshold=0.1, grid_bits=20, fit_intercept=False, scaling=[4.0, 5.5, 8.0], classes=[-1, 0, 1]
+        0.5,
+        threshold=0.1,
+        grid_bits=20,
+        fit_intercept=False,
+        scaling=[4.0, 5.5, 8.0],
+        classes=[-1, 0, 1],
+        loss="squared",
     )
     return model.fit(X, np.sign(X[:, 0]).astype(int), ids=[b"\0%d\xff" % i for i in range(20)])
 
 
 def empty() -> ErasableClassifier:
     """Nobody is left."""
-    model = ErasableClassifier(1.0, threshold=0.15).fit(rows(6), labels(rows(6)), subjects=["Ann"] * 6)
+    model = ErasableClassifier(1.0, threshold=0.15, loss="squared").fit(rows(6), labels(rows(6)), subjects=["Ann"] * 6)
     model.forget(subjects=["Ann"])
     return model
 
@@ -272,7 +284,9 @@ def core_set_sparse() -> CoreSetUnlearner:
 
 def mapped_texts() -> ErasableClassifier:
     """Texts that went through a map."""
-    return ErasableClassifier(1.0, threshold=0.2, feature_map=HashedText(16)).fit(texts(20), labels(rows(20)))
+    return ErasableClassifier(1.0, threshold=0.2, feature_map=HashedText(16), loss="squared").fit(
+        texts(20), labels(rows(20))
+    )
 
 
 KINDS_SCHEMA = """
@@ -377,6 +391,7 @@ def schema_kinds() -> ErasableClassifier:
         0.05,
         threshold=0.3,
         loss="logistic",
+        alpha=0.05,
         class_weight="balanced",
         sample_rate=0.2,
         feature_map=Schema.parse(KINDS_SCHEMA),

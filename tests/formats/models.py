@@ -182,24 +182,28 @@ def core_set(learner: Any, threshold: float = 0.1, **parameters: Any) -> CoreSet
 
 
 CASES = {
-    "linear": Case(lambda: ErasableClassifier(threshold=0.2, feature_names=["a", "b,", 'ć"\\'])),
+    "linear": Case(lambda: ErasableClassifier(threshold=0.2, feature_names=["a", "b,", 'ć"\\'], loss="squared")),
     "linear, int ids": Case(
-        lambda: ErasableClassifier(threshold=0.05, classes=["ape", "bee", "cow", "zoé"], scaling=[8.0, 8.0, 9.5]),
+        lambda: ErasableClassifier(
+            threshold=0.05, classes=["ape", "bee", "cow", "zoé"], scaling=[8.0, 8.0, 9.5], loss="squared"
+        ),
         key="int",
     ),
     "linear, bytes ids": Case(
-        lambda: ErasableClassifier(2.0, threshold=0.05, fit_intercept=False, grid_bits=20), key="bytes"
+        lambda: ErasableClassifier(2.0, threshold=0.05, fit_intercept=False, grid_bits=20, loss="squared"), key="bytes"
     ),
-    "linear, sparse": Case(lambda: ErasableClassifier(threshold=0.05), X=wide_rows),
+    "linear, sparse": Case(lambda: ErasableClassifier(threshold=0.05, loss="squared"), X=wide_rows),
     "linear, sparse, 20 bits": Case(
-        lambda: ErasableClassifier(threshold=0.02, fit_intercept=False, grid_bits=20, classes=["ape", "bee", "cow"]),
+        lambda: ErasableClassifier(
+            threshold=0.02, fit_intercept=False, grid_bits=20, classes=["ape", "bee", "cow"], loss="squared"
+        ),
         X=wide_rows,
         key="int",
     ),
     "logistic": Case(
         lambda: ErasableClassifier(threshold=0.1, loss="logistic", alpha=0.25, class_weight="balanced"), weighted=True
     ),
-    "weighted": Case(lambda: ErasableClassifier(threshold=0.1), weighted=True, key="int"),
+    "weighted": Case(lambda: ErasableClassifier(threshold=0.1, loss="squared"), weighted=True, key="int"),
     "sampled": Case(
         lambda: ErasableClassifier(
             threshold=math.inf,
@@ -207,6 +211,7 @@ CASES = {
             class_weight={"ape": 0.5, "zebu": 3.0},
             order="given",
             random_state=2**70,
+            loss="squared",
         ),
         weighted=True,
         key="bytes",
@@ -227,7 +232,7 @@ CASES = {
         key="int",
     ),
     "independent": Case(
-        lambda: ErasableClassifier(selection="independent", rate=0.6, feature_names=["a", "b,", 'ć"\\'])
+        lambda: ErasableClassifier(selection="independent", rate=0.6, feature_names=["a", "b,", 'ć"\\'], loss="squared")
     ),
     "independent, moments, int ids": Case(
         lambda: ErasableClassifier(
@@ -250,6 +255,7 @@ CASES = {
             fit_intercept=False,
             grid_bits=20,
             random_state=2**70,
+            loss="squared",
         ),
         key="bytes",
     ),
@@ -262,7 +268,8 @@ CASES = {
         key="int",
     ),
     "independent, sparse": Case(
-        lambda: ErasableClassifier(selection="independent", rate=0.5, moments=[2.0**-5] * 30), X=wide_rows
+        lambda: ErasableClassifier(selection="independent", rate=0.5, moments=[2.0**-5] * 30, loss="squared"),
+        X=wide_rows,
     ),
     "ridge": Case(lambda: RetrainedRidge(0.5)),
     "rbf": Case(lambda: kernel("rbf")),
@@ -279,9 +286,13 @@ CASES = {
     ),
     "general, staged": Case(lambda: ErasableGeneralClassifier(steps(), sampler="staged"), needed=True, streams=False),
     "mapped": Case(
-        lambda: ErasableClassifier(feature_map=RandomFourierFeatures(6, gamma=0.1, random_state=3), threshold=0.1)
+        lambda: ErasableClassifier(
+            feature_map=RandomFourierFeatures(6, gamma=0.1, random_state=3), threshold=0.1, loss="squared"
+        )
     ),
-    "mapped texts": Case(lambda: ErasableClassifier(feature_map=HashedText(8), threshold=0.1), X=texts, key="bytes"),
+    "mapped texts": Case(
+        lambda: ErasableClassifier(feature_map=HashedText(8), threshold=0.1, loss="squared"), X=texts, key="bytes"
+    ),
     "core set, forest": Case(lambda: core_set(RandomForestClassifier(3)), needed=True, streams=False),
     "core set, tree on sparse": Case(
         lambda: core_set(DecisionTreeClassifier(random_state=1)),
@@ -292,5 +303,7 @@ CASES = {
     ),
     "core set, ridge": Case(lambda: core_set(RidgeClassifier()), needed=True, streams=False, key="bytes"),
     "core set, bayes": Case(lambda: CoreSetUnlearner(RandomSubsample(0.7), GaussianNB()), needed=True, streams=False),
-    "core set, ours": Case(lambda: core_set(ErasableClassifier(threshold=0.1)), needed=True, streams=False),
+    "core set, ours": Case(
+        lambda: core_set(ErasableClassifier(threshold=0.1, loss="squared")), needed=True, streams=False
+    ),
 }

@@ -91,16 +91,16 @@ def test_probabilities_are_sigmoids(y):
 
 
 def test_probabilities_stay_above_zero_as_long_as_float64_can():
-    clf = ErasableClassifier(1e-6, threshold=1e-3, loss="logistic", scaling=1.0, fit_intercept=False)
+    clf = ErasableClassifier(1e-6, threshold=1e-3, alpha=1e-6, scaling=1.0, fit_intercept=False)
     clf.fit([[1.0], [-1.0]], [1, 0])
     P = clf.predict_proba([[40.0], [-40.0]])  # farther than any row that could be learnt
     assert 0.0 < P[0, 0] == P[1, 1] < 1e-100
     assert P[0, 1] == 1.0
 
 
-def test_alpha_is_the_capacity_unless_given():
-    plain = ErasableClassifier(0.3, threshold=0.02, loss="logistic").fit(X, RARE)
-    same = ErasableClassifier(0.3, threshold=0.02, loss="logistic", alpha=0.3).fit(X, RARE)
+def test_the_loss_is_logistic_and_alpha_a_hundredth_unless_given():
+    plain = ErasableClassifier(0.3, threshold=0.02).fit(X, RARE)
+    same = ErasableClassifier(0.3, threshold=0.02, loss="logistic", alpha=0.01).fit(X, RARE)
     other = ErasableClassifier(0.3, threshold=0.02, loss="logistic", alpha=0.31).fit(X, RARE)
     assert plain.state_digest() == same.state_digest() != other.state_digest()
     assert plain.core_ids_.tolist() == other.core_ids_.tolist()  # selection does not look at it
@@ -184,7 +184,7 @@ def test_rows_behind_a_feature_map_have_the_same_heads():
 
 @pytest.mark.parametrize("y", [RARE, THREE], ids=["two", "three"])
 def test_squared_weights_are_those_of_weighted_ridge(y):
-    clf = ErasableClassifier(0.5, threshold=0.02).fit(X, y, ids=IDS, sample_weight=WEIGHTS)
+    clf = ErasableClassifier(0.5, threshold=0.02, loss="squared").fit(X, y, ids=IDS, sample_weight=WEIGHTS)
     state = clf._model.snapshot()
     for k, c in enumerate(clf.classes_ if len(clf.classes_) > 2 else clf.classes_[-1:]):
         right = Ridge(alpha=0.5, fit_intercept=False, solver="cholesky")
@@ -223,18 +223,18 @@ def test_selection_does_not_look_at_weights_but_for_zero():
 
 def test_when_the_last_uneven_row_leaves_nothing_of_weights_is_left():
     uneven = np.where(np.arange(N) < 20, 3.0, 1.0)
-    clf = ErasableClassifier(threshold=0.0).fit(X, THREE, sample_weight=uneven)
+    clf = ErasableClassifier(threshold=0.0, loss="squared").fit(X, THREE, sample_weight=uneven)
     assert clf._model.sums.weighted is not None
     before = clf.stored_bytes_
     clf.forget(ids=range(20))
-    plain = ErasableClassifier(threshold=0.0).fit(X[20:], THREE[20:], ids=range(20, N))
+    plain = ErasableClassifier(threshold=0.0, loss="squared").fit(X[20:], THREE[20:], ids=range(20, N))
     assert clf._model.sums.weighted is None
     assert clf.state_digest() == plain.state_digest()
     assert clf.stored_bytes_ == plain.stored_bytes_ < before
 
 
 def test_weights_that_sums_cannot_hold_exactly_are_refused_and_nothing_changes():
-    clf = ErasableClassifier(threshold=0.0, grid_bits=20, fit_intercept=False).fit(X, RARE, ids=IDS)
+    clf = ErasableClassifier(threshold=0.0, grid_bits=20, fit_intercept=False, loss="squared").fit(X, RARE, ids=IDS)
     before = clf.state_digest()
     with pytest.raises(ExactnessError, match=r"add up to 5,10.\.0, but weighted sums on a grid of 20 bits"):
         clf.partial_fit(X, RARE, ids=[f"new {i}" for i in range(N)], sample_weight=np.full(N, 16.0))
@@ -278,8 +278,8 @@ def test_weights_are_routed_by_scikit_learn():
 
 
 def test_balanced_classes_decide_halfway_between_the_means():
-    clf = ErasableClassifier(0.1, threshold=0.02, class_weight="balanced").fit(X, RARE)
-    plain = ErasableClassifier(0.1, threshold=0.02).fit(X, RARE)
+    clf = ErasableClassifier(0.1, threshold=0.02, class_weight="balanced", loss="squared").fit(X, RARE)
+    plain = ErasableClassifier(0.1, threshold=0.02, loss="squared").fit(X, RARE)
     scores, labels, _ = stored(clf)
     halfway = sum(scores[labels == c].mean() for c in (0, 1)) / 2
     assert clf.intercept_[0] - plain.intercept_[0] == pytest.approx(-halfway, rel=1e-6)
@@ -293,7 +293,7 @@ def test_balanced_classes_decide_halfway_between_the_means():
 @pytest.mark.parametrize("weights", [None, WEIGHTS], ids=["equal", "weighted"])
 def test_class_weights_move_the_decision_to_where_a_regression_crosses_zero(y, class_weight, weights):
     """By brute force: scores of the core rows, spread alike in every class, with the masses asked for."""
-    how = {"capacity": 0.1, "threshold": 0.02}
+    how = {"capacity": 0.1, "threshold": 0.02, "loss": "squared"}
     clf = ErasableClassifier(**how, class_weight=class_weight).fit(X, y, sample_weight=weights)
     plain = ErasableClassifier(**how).fit(X, y, sample_weight=weights)
     scores, labels, counted = stored(clf)
@@ -317,10 +317,10 @@ def test_class_weights_move_the_decision_to_where_a_regression_crosses_zero(y, c
 
 
 def test_where_a_class_has_no_rows_the_decision_stays():
-    one = ErasableClassifier(threshold=0.02, class_weight="balanced", classes=[0, 1]).fit(X, [1] * N)
-    plain = ErasableClassifier(threshold=0.02, classes=[0, 1]).fit(X, [1] * N)
+    one = ErasableClassifier(threshold=0.02, class_weight="balanced", classes=[0, 1], loss="squared").fit(X, [1] * N)
+    plain = ErasableClassifier(threshold=0.02, classes=[0, 1], loss="squared").fit(X, [1] * N)
     assert (one.intercept_ == plain.intercept_).all()
-    clf = ErasableClassifier(threshold=0.02, class_weight={0: 4.0}, fit_intercept=False).fit(X, RARE)
+    clf = ErasableClassifier(threshold=0.02, class_weight={0: 4.0}, fit_intercept=False, loss="squared").fit(X, RARE)
     assert clf.intercept_[0] != 0.0
     clf.forget(ids=[i for i, c in zip(clf.core_ids_, clf._model.core.labels(), strict=True) if c == 0])
     assert clf.intercept_.tolist() == [0.0]
@@ -443,10 +443,10 @@ def test_parameters_that_change_on_a_fitted_model_are_refused(name):
 @pytest.mark.parametrize(
     "parameters",
     [
-        {"loss": "logistic"},
+        {"loss": "logistic", "alpha": 0.125},
         {"loss": "logistic", "alpha": 0.25, "class_weight": {0: 2.0, 5: 0.1}},
-        {"class_weight": "balanced", "sample_rate": 0.3, "threshold": math.inf, "order": "given", "random_state": 4},
-        {"sample_rate": 0.3, "random_state": 2**90},
+        {"loss": "squared", "class_weight": "balanced", "sample_rate": 0.3, "threshold": math.inf, "order": "given"},
+        {"loss": "squared", "sample_rate": 0.3, "random_state": 2**90},
     ],
 )
 def test_a_file_gives_parameters_back(tmp_path, parameters):
@@ -468,7 +468,7 @@ def test_a_file_gives_parameters_back(tmp_path, parameters):
     ("parameters", "said"),
     [
         ({"loss": "hinge"}, "loss must be one of"),
-        ({"alpha": 0.1}, "alpha is the regulariser of loss="),
+        ({"loss": "squared", "alpha": 0.1}, "alpha is the regulariser of loss="),
         ({"loss": "logistic", "alpha": 0.0}, "alpha must be"),
         ({"loss": "logistic", "alpha": math.nan}, "alpha must be"),
         ({"loss": "logistic", "alpha": 1e-12}, "alpha must be at least"),
@@ -570,7 +570,7 @@ def test_verify_sees_another_weight_of_a_row(loss):
     ("name", "said"), [("weighted_gram", "the weighted A"), ("weighted_class_sums", "the weighted class sums b")]
 )
 def test_verify_sees_another_weighted_sum(name, said):
-    state = state_of()
+    state = state_of(loss="squared")
     plain = {key: array for key, array in state.derived.items() if not key.startswith("weighted")}
     other = state.derived[name].copy()
     other.flat[1] += 1

@@ -150,7 +150,7 @@ def test_the_page_needs_nothing_from_elsewhere_and_is_well_formed(home):
 
 def test_a_model_that_does_not_verify_is_said_to(home):
     raw = (home / "canary.erasable").read_bytes()
-    mutant = altered(raw, lambda header, meta: meta.update(capacity_units=str(2 * int(meta["capacity_units"]))))
+    mutant = altered(raw, lambda header, meta: meta.update(alpha_units=str(2 * int(meta["alpha_units"]))))
     (home / "canary.erasable").write_bytes(mutant)
     found, page = made(home)
     assert not found.verified

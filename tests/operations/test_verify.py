@@ -18,7 +18,7 @@ IDS = [f"SECRET-{i}" for i in range(N)]
 
 
 def fitted(**parameters):
-    clf = classifier(**{"threshold": 0.02, **parameters}).fit(X, LABELS, ids=IDS, subjects=IDS)
+    clf = classifier(**{"threshold": 0.02, "loss": "squared", **parameters}).fit(X, LABELS, ids=IDS, subjects=IDS)
     _ = clf.coef_
     return clf
 

@@ -81,5 +81,5 @@ def commands(table: str) -> list[str]:
     table = shlex.quote(table)
     return [
         f"erasable schema {table} --label returned --id order --subject customer -o schema.toml",
-        f"erasable learn {table} --schema schema.toml --loss logistic --threshold 0.1 -o model.erasable",
+        f"erasable learn {table} --schema schema.toml --threshold 0.1 -o model.erasable",
     ]

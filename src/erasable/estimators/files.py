@@ -135,11 +135,10 @@ def _made_for(model: Model) -> ErasableEstimator:
     if isinstance(head, Regression):
         one = len(set(head.target_ranges)) == 1
         return ErasableRegressor(head.target_ranges[0] if one else head.target_ranges, **selecting)
-    alpha_units = head.alpha_units if isinstance(head, Logistic) else None
     return ErasableClassifier(
         classes=c.classes,
         loss=head.NAME,
-        alpha=None if alpha_units in (None, selection.units) else capacity_of(alpha_units, 4**grid.bits),
+        alpha=capacity_of(head.alpha_units, 4**grid.bits) if isinstance(head, Logistic) else None,
         class_weight=dict(head.class_weight) if isinstance(head.class_weight, tuple) else head.class_weight,
         **selecting,
     )

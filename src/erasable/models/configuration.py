@@ -28,7 +28,7 @@ from erasable.core.selector import grid_of, selecting_units
 from erasable.core.sums import regulariser
 from erasable.core.target_grid import Range, check_range
 from erasable.errors import ConfigurationError, InputError, InputTypeError, StateFormatError
-from erasable.features import AbsentMap, FeatureMap
+from erasable.features import TABLES, AbsentMap, FeatureMap
 from erasable.models.heads import Logistic, Regression, Squared
 from erasable.models.heads.linear import plain_class_weights
 from erasable.models.inputs import label_type, pick
@@ -108,9 +108,10 @@ class Configuration:
 DEFAULT_THRESHOLD = 0.06
 DEFAULT_KERNEL_THRESHOLD = 1.0
 DEFAULT_RATE = 0.1
+DEFAULT_ALPHA, DEFAULT_TABLE_ALPHA = 0.01, 0.1  # for plain numbers, and behind a schema
 DEFAULT_TARGET_RANGE = (-1000.0, 1000.0)
 SELECTION_NAMES = ("leverage", "independent")
-LOSSES = ("squared", "logistic")
+LOSSES = ("logistic", "squared")
 ORDERS = ("hashed", "given")
 
 #: An estimator: its attributes are the constructor arguments as the caller typed them.
@@ -251,13 +252,15 @@ def _class_shares(given: Arguments, classes: tuple[Label, ...] | None) -> tuple[
 
 
 def head_of(given: Arguments, selection: GridSelection) -> Squared | Logistic:
-    """The head of a classifier; ``alpha`` is the capacity unless it is given."""
+    """The head of a classifier."""
     class_weight = plain_class_weights(given.class_weight)
     if choice(given.loss, "loss", LOSSES) == "squared":
         return Squared(class_weight)
-    alpha, units = given.alpha, selection.units
-    alpha_units = units if alpha is None else regulariser(positive_number(alpha, "alpha"), selection.grid, "alpha")
-    return Logistic(alpha_units, class_weight)
+    alpha = given.alpha
+    if alpha is None:
+        alpha = DEFAULT_TABLE_ALPHA if getattr(map_of(given), "takes", None) == TABLES else DEFAULT_ALPHA
+    alpha = positive_number(alpha, "alpha")
+    return Logistic(regulariser(alpha, selection.grid, "alpha"), class_weight)
 
 
 def target_ranges(given: Arguments, n_targets: int) -> tuple[Range, ...]:

@@ -353,7 +353,7 @@ _FEW_STEPS = 32  # of the grid of targets, between the lowest and the highest
 REMEDY = (
     "lower threshold= or capacity= so that more rows are stored, keep a sample of the rows as well, or a larger one "
     "(sample_rate=), bring columns to one size (scaling=), or give classes their weight "
-    '(class_weight= "balanced", loss= "logistic")'
+    '(class_weight= "balanced")'
 )
 ONE_CLASS = "all labels are the same, and so will all predictions be: check the column of labels."
 NUMERIC_REMEDY = (

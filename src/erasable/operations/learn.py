@@ -528,7 +528,10 @@ class _Task:
                 )
             given = {**given, "threshold": None}
         if given:
-            type(estimator)(**{**estimator.get_params(), **given}).check_agrees(model)
+            stored = estimator.get_params()
+            if given.get("loss") == "squared" and "alpha" in stored:
+                stored["alpha"] = None  # so that the loss is refused, not its regulariser
+            type(estimator)(**{**stored, **given}).check_agrees(model)
         self._check_features(model)
         return estimator
 

@@ -80,24 +80,30 @@ def _listed(*targets: Target) -> dict[str, Target]:
 
 
 TARGETS = _listed(
-    Target("linear", "ErasableClassifier", made(ErasableClassifier), ours=True, surroundings=True),
+    Target(
+        "linear",
+        "ErasableClassifier, squared loss",
+        made(ErasableClassifier, loss="squared"),
+        ours=True,
+        surroundings=True,
+    ),
     Target(
         "logistic",
         "ErasableClassifier, logistic loss",
-        made(ErasableClassifier, loss="logistic"),
+        made(ErasableClassifier, loss="logistic", alpha=0.02),
         ours=True,
         inversion="logistic",
     ),
     Target(
         "sample",
         "ErasableClassifier, a sample alone",
-        made(ErasableClassifier, threshold=math.inf, sample_rate=SAMPLE_SHARE),
+        made(ErasableClassifier, threshold=math.inf, sample_rate=SAMPLE_SHARE, loss="squared"),
         ours=True,
     ),
     Target(
         "independent",
         "ErasableClassifier, independent selection",
-        made(ErasableClassifier, selection="independent", rate=SAMPLE_SHARE),
+        made(ErasableClassifier, selection="independent", rate=SAMPLE_SHARE, loss="squared"),
         ours=True,
     ),
     Target("regressor", "ErasableRegressor", made(ErasableRegressor, target_range=(-1.5, 1.5)), ours=True),

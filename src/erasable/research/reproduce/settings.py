@@ -226,11 +226,12 @@ def _erasable(s: Settings, n: int, share: float) -> Any:
     assert s.kappa is not None
     assert s.capacity is not None
     intercept = s.intercept == "all"
-    return ErasableClassifier(s.capacity, kappa=s.kappa, fit_intercept=intercept, order="given")  # as in the paper
+    # Loss and order are those of the paper.
+    return ErasableClassifier(s.capacity, kappa=s.kappa, fit_intercept=intercept, loss="squared", order="given")
 
 
 def _logistic(s: Settings, n: int, share: float) -> Any:
-    return _erasable(s, n, share).set_params(loss="logistic")  # the same core rows
+    return _erasable(s, n, share).set_params(loss="logistic", alpha=s.capacity)  # the same core rows
 
 
 def _peers_have_one(s: Settings) -> bool:
@@ -262,6 +263,7 @@ def _subsample(s: Settings, n: int, share: float) -> Any:
         s.alpha,
         threshold=math.inf,
         sample_rate=rate,
+        loss="squared",
         fit_intercept=_peers_have_one(s),
         order="given",
         random_state=s.random_state,
