@@ -304,16 +304,6 @@ def test_rows_outside_the_ball_are_refused():
         clf.fit(X * 100, Y)
 
 
-@pytest.mark.parametrize(
-    "change", [{"threshold": 0.04}, {"function_class": LinearBall(2.0)}, {"classes": [0, 1]}], ids=str
-)
-def test_parameters_do_not_change_under_a_fitted_model(change):
-    clf = model().fit(X, Y).set_params(**change)
-    with refused(clf, ConfigurationError, "changed since"):
-        clf.partial_fit(X, Y, ids=np.arange(N) + 1000)
-    clf.set_params(**model().get_params()).partial_fit(X, Y, ids=np.arange(N) + 1000)
-
-
 def test_classes_are_fixed_once():
     clf = model(classes=[0, 1])
     with refused(clf, ConfigurationError, "differ"):

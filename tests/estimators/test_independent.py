@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.metrics import log_loss
 
-from erasable import ErasableClassifier, ErasableKernelClassifier, ErasableRegressor, load, verify
+from erasable import ErasableClassifier, ErasableKernelClassifier, ErasableRegressor, load
 from erasable.errors import ConfigurationError, InputError, InputTypeError
 from erasable.models.strategies import Head
 from erasable.operations.export import export
@@ -50,18 +50,6 @@ KINDS = {
 
 def labels(model):
     return X[:, 0] if isinstance(model, ErasableRegressor) else Y
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_forgetting_equals_a_fit_on_all_survivors(kind):
-    model, y = clone(KINDS[kind]), labels(KINDS[kind])
-    model.fit(X, y, ids=IDS)
-    leaving = [*model.core_ids_[::3], *IDS[::5]]
-    model.forget(ids=leaving)
-    left = ~np.isin(IDS, leaving)
-    fresh = clone(model).fit(X[left], y[left], ids=IDS[left])
-    assert model.state_digest() == fresh.state_digest()
-    assert verify(model).core_rows == model.n_core_ > 20
 
 
 @pytest.mark.parametrize("kind", KINDS)

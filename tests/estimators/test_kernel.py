@@ -6,7 +6,6 @@ import pickle
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.base import clone
@@ -16,8 +15,7 @@ from sklearn.model_selection import train_test_split
 
 from erasable import ErasableClassifier, ErasableKernelClassifier, learn, verify
 from erasable.errors import ConfigurationError, InputError, VerificationError
-from erasable.models.row_source import Rows
-from tests.memory import numbers, pieces
+from tests.memory import numbers
 
 X, Y = make_moons(400, noise=0.2, random_state=0)
 
@@ -71,41 +69,6 @@ def test_forgetting_after_the_weights_were_read_equals_refitting(gone):
     again = clone(clf).fit(X[kept], Y[kept], ids=kept)
     assert (clf.dual_coef_ == again.dual_coef_).all()
     assert clf.state_digest() == again.state_digest() == verify(clf).digest
-
-
-def test_streaming_equals_fitting_and_goes_on_after_forgetting():
-    at_once = moons(order="given").fit(X, Y)
-    stream = moons(order="given")
-    for k in range(0, 400, 37):
-        stream.partial_fit(X[k : k + 37], Y[k : k + 37], ids=np.arange(400)[k : k + 37])
-    assert stream.state_digest() == at_once.state_digest()
-    stream.forget(ids=stream.core_ids_[::2])
-    stream.partial_fit(X[:50] + 0.01, Y[:50], ids=range(1000, 1050))
-    verify(stream)
-
-
-def test_a_digest_does_not_depend_on_container_or_block_size():
-    digest = moons().fit(X, Y).state_digest()
-    assert moons().fit(sp.csr_array(X), Y).state_digest() == digest
-    assert moons().fit(np.asfortranarray(X), Y).state_digest() == digest
-    clf = moons()
-    clf._learn(Rows(X, Y), fresh=True, block_rows=7, chunk_rows=3)
-    assert clf.state_digest() == digest
-    assert pickle.loads(pickle.dumps(clf)).state_digest() == digest
-    assert (
-        pickle.loads(pickle.dumps(clf)).forget(ids=clf.core_ids_[:1]).digest == clf.forget(ids=clf.core_ids_[:1]).digest
-    )
-
-
-def test_forgotten_rows_leave_the_memory():
-    clf = moons().fit(X, Y)
-    old = pieces(clf._model.core)
-    weights = clf._model.weights()
-    H = clf._model.cache["matrix"]
-    clf.forget(ids=clf.core_ids_[:1])
-    assert [any(piece) for piece in old] == [False] + [True] * (len(old) - 1)
-    assert not H.any()
-    assert not weights.any()
 
 
 def test_digits_with_ten_classes():

@@ -27,7 +27,7 @@ from erasable import (
     verify,
 )
 from erasable.classes import FiniteClass, LinearBall, NumericClass
-from erasable.coresets import LeverageThreshold, RandomSubsample
+from erasable.coresets import IndependentSample, LeverageThreshold, RandomSubsample
 from erasable.errors import (
     ChangedMeanwhileError,
     ConfigurationError,
@@ -40,6 +40,7 @@ from erasable.errors import (
 from erasable.features import RandomFourierFeatures
 from erasable.models.core_rows import CoreRows
 from erasable.models.reports import ForgetReport, Guarantee
+from erasable.models.row_source import Rows
 from erasable.research import baselines
 from erasable.research.baselines import InterpolatedClassifier, NewtonUnlearner, RetrainedRidge, SISAClassifier
 from tests.estimators.cases import (
@@ -77,10 +78,17 @@ OURS = {
     "general": ErasableGeneralClassifier(LinearBall(0.5, fit_intercept=True, grid_bits=12), threshold=0.03),
     "finite": ErasableGeneralClassifier(FiniteClass([Sigmoid(w) for w in np.eye(3)], name="planes"), threshold=0.001),
     "numeric": ErasableGeneralClassifier(NumericClass(ball_sup, plane_erm, rate=0.5, name="ridge"), threshold=0.03),
+    "independent": ErasableClassifier(1.0, selection="independent", rate=0.4, moments=np.full(3, 1 / 3)),
+    "independent, balanced": ErasableClassifier(
+        selection="independent", rate=0.4, loss="logistic", balance=1.0, class_shares=dict.fromkeys(set(LABELS), 0.5)
+    ),
+    "independent, kernel": ErasableKernelClassifier(gamma=0.5, selection="independent", rate=0.4),
     "core set": CoreSetUnlearner(LeverageThreshold(0.02), RidgeClassifier()),
     "core set, retrained": CoreSetUnlearner(RandomSubsample(0.4), RetrainedRidge()),
+    "core set, independent": CoreSetUnlearner(IndependentSample(0.4), RidgeClassifier()),
 }
 EXACT = {name: model for name, model in OURS.items() if name != "numeric"}
+INDEPENDENT = [name for name in OURS if name.startswith("independent")]
 STREAMING = {name: model for name, model in OURS.items() if not name.startswith("core set")}
 BASELINES = {
     **{kind.__name__: kind() for kind in PEERS},
@@ -294,7 +302,8 @@ def test_everything_can_be_forgotten_and_learnt_anew(name):
             assert_no_traces(everything_said(caught.value))
     assert model.forget(ids=["of another type"]).requested == 1  # there is nothing left to disagree with
     if name in OURS:
-        assert model.core_ids_.tolist() == model.classes_.tolist() == []
+        assert model.core_ids_.tolist() == []
+        assert model.classes_.tolist() == ([] if getattr(model, "class_shares", None) is None else sorted(set(LABELS)))
         assert verify(model).core_rows == 0
     if name in STREAMING:
         for again in (pickle.loads(pickle.dumps(model)), copy.copy(model)):
@@ -325,7 +334,8 @@ def test_looking_changes_nothing(name):
         model.score(X, LABELS)
         for attribute in ("stored_rows_", "stored_bytes_", "classes_", "guarantee", "n_features_in_"):
             getattr(model, attribute)
-        assert_no_traces(repr(model) + model._repr_html_())
+        if getattr(model, "class_shares", None) is None:  # a public parameter that names the classes
+            assert_no_traces(repr(model) + model._repr_html_())
     assert stored(model) == before
 
 
@@ -382,21 +392,32 @@ def test_a_report_of_a_state_that_has_gone_says_so(name):
 
 
 @every_ours
-def test_containers_and_types_do_not_matter(name):
+def test_containers_types_and_sizes_of_blocks_do_not_matter(name):
     rows = (np.round(X * 8) / 8 * (np.abs(X) > 0.4)).astype(np.float32)
     given = [rows, rows.astype(float), np.asfortranarray(rows), pd.DataFrame(rows, columns=list("abc"))]
     given += [] if name.startswith("core set") else [sp.csr_array(rows)]  # which holds sparse rows as sparse
+    model = clone(OURS[name])
+    if "class_shares" in model.get_params():
+        model.set_params(class_shares=model.class_shares and {0: 0.5, 1: 0.5})
     labels = [Y, Y.astype(np.int8), Y.tolist(), pd.Series(Y)]
-    assert len({clone(OURS[name]).fit(r, y).state_digest() for r, y in zip(given, [*labels, Y], strict=False)}) == 1
+    digests = {clone(model).fit(r, y).state_digest() for r, y in zip(given, [*labels, Y], strict=False)}
+    in_blocks = clone(model)
+    in_blocks._learn(Rows(rows, Y), fresh=True, **({"block_rows": 7, "chunk_rows": 3} if name in STREAMING else {}))
+    assert digests == {in_blocks.state_digest()}
 
 
 @every_streaming
-def test_learning_in_parts_is_learning_at_once(name):
-    whole = clone(OURS[name]).set_params(order="given").fit(X, LABELS, ids=IDS, subjects=OWNERS)
-    parts = clone(whole)
+def test_learning_in_parts_is_learning_at_once_and_goes_on_after_forgetting(name):
+    model = OURS[name] if name in INDEPENDENT else clone(OURS[name]).set_params(order="given")
+    whole, parts = (clone(model) for _ in range(2))
+    whole.fit(X, LABELS, ids=IDS, subjects=OWNERS)
     for a, b in ((0, 1), (1, 100), (100, N)):
         parts.partial_fit(X[a:b], LABELS[a:b], ids=IDS[a:b], subjects=OWNERS[a:b])
     assert parts.state_digest() == whole.state_digest()
+    for model in (whole, parts):
+        model.forget(ids=model.core_ids_[::2])
+        model.partial_fit(X[:50] + 0.01, LABELS[:50], ids=range(50), subjects=OWNERS[:50])
+    assert parts.state_digest() == whole.state_digest() == verify(parts).digest
 
 
 @every_ours
@@ -405,11 +426,12 @@ def test_rows_are_overwritten_where_they_stood(name):
     model.predict(X)
     core, key = model._model.core, model.core_ids_[1].item()
     rows, row = pieces(core), X[IDS.index(key)]
-    weights = model._model.cache.get("weights")
+    derived = [part for part in model._model.cache.values() if isinstance(part, np.ndarray)]
     model.forget(ids=[key])
     assert not any(rows[1])
     assert [any(piece) for piece in rows].count(False) == (len(rows) if name.startswith("core set") else 1)
-    assert weights is None or not np.asarray(weights).any()
+    assert derived or isinstance(model, ErasableGeneralClassifier | CoreSetUnlearner)
+    assert not any(part.any() for part in derived)
     saved = pickle.dumps(model)
     assert row.tobytes() not in saved
     assert key.to_bytes(8, "little") not in saved
@@ -449,6 +471,7 @@ def test_a_change_while_learning_is_kept_and_the_learning_is_not(name):
 
 
 CHANGES = {
+    **{name: {"rate": 0.5} for name in INDEPENDENT},
     "kernel": {"gamma": 3.0},
     "finite": {"function_class": LinearBall()},
     "numeric": {"classes": [SECRET_TEXT + "-a", SECRET_TEXT + "-b"]},
@@ -459,7 +482,8 @@ CHANGES = {
 def test_parameters_do_not_change_under_a_fitted_model(name):
     model = fitted(name)
     good, kept = model.get_params(deep=False), Unchanged(model, ConfigurationError)
-    for change in (CHANGES.get(name, {"threshold": 0.2}), {"order": "given"}):
+    given = [] if name in INDEPENDENT else [{"order": "given"}]
+    for change in (CHANGES.get(name, {"threshold": 0.2}), {"random_state": 1}, *given):
         said = kept.refuses(model.set_params(**change).partial_fit, X, LABELS, ids=range(N), subjects=OWNERS)
         assert "changed since the model was first fitted" in said
         model.set_params(**good)

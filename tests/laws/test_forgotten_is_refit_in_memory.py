@@ -60,6 +60,7 @@ ERASABLE = {
     "weighted rows, independent": ErasableClassifier(
         selection="independent", rate=0.8, loss="logistic", balance=0.5, class_shares={"a": 0.5, "b": 0.25, "c": 0.25}
     ),
+    "independent kernel": ErasableKernelClassifier(selection="independent", rate=0.6, moments=MOMENTS),
     "independent regression": ErasableRegressor((-5.0, 5.0), selection="independent", rate=0.7),
     "regression": ErasableRegressor((-5.0, 5.0), threshold=0.01),
     "weighted rows, regression": ErasableRegressor([(-5.0, 5.0), (-4.0, 9.0)], threshold=0.01),

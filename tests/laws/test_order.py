@@ -102,6 +102,9 @@ MODELS = {
     "columns": ErasableClassifier(1.0, threshold=0.1, scaling=[3.0, 1.0, 2.0, 1.0, 1.0]),
     "ball": ErasableClassifier(1.0, threshold=0.02, scaling=9.0),
     "mapped": ErasableClassifier(1.0, feature_map=RandomFourierFeatures(12), threshold=0.1),
+    "logistic": ErasableClassifier(1.0, threshold=0.1, loss="logistic", class_weight="balanced"),
+    "independent": ErasableClassifier(selection="independent", rate=0.3, moments=[0.5, 0.25, 0.125, 0.125, 0.125]),
+    "independent kernel": ErasableKernelClassifier(selection="independent", rate=0.3),
     "kernel": ErasableKernelClassifier(threshold=0.3),
     "general": ErasableGeneralClassifier(LinearBall(), threshold=0.1),
     "ridge": RetrainedRidge(),
@@ -255,7 +258,7 @@ def test_the_order_stays_what_it_was(name, other):
     assert clf.state_digest() == before
 
 
-@pytest.mark.parametrize("name", ["linear", "kernel", "general", "mapped"])
+@pytest.mark.parametrize("name", ["linear", "logistic", "kernel", "general", "mapped"])
 @pytest.mark.parametrize("order", [{}, {"random_state": 2**100}, {"order": "given"}])
 def test_files_keep_the_order(name, order, tmp_path):
     clf = clone(MODELS[name]).set_params(**order).fit(X[:200], Y[:200])

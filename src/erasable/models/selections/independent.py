@@ -106,6 +106,8 @@ class IndependentSelection(IndependentRule, Selection):
         if hashed_order(ids, self.key).tolist() != list(range(len(ids))):
             raise VerificationError("the core rows are not in the order of the hashes of their ids.")
         mask, _ = self.kept(rows, self.lattice, keyed_hash(ids, self.key), self.tilts_of_rows(labels))
+        if progress is not None:
+            progress(len(ids), len(ids))
         return np.flatnonzero(mask), None
 
     def describe_rule(self) -> dict[str, Any]:
