@@ -24,6 +24,7 @@ EXACT = Schema(
         Number(name="total", edges=[0.1, 0.7, 20, 1e300], fill=0.69999999999),
         Number(name="hours", edges=[-1.5, 0, 20, 40]),
         Number(name="rows", edges=[10, 20.7], bins="thermometer", indicator=False),
+        Number(name="pace", edges=[-2, -1, -0.5, 0.1, 0.7, 2, 20, 40], bins="multiscale"),
         Category(name="town", values=["Bern", "39", "true", "Zürich"]),
         Category(name="other", values=["a", "b"], fill="NA", indicator=False),
         Ordered(name="grade", levels=["low", "middle", "high"]),
@@ -33,7 +34,12 @@ EXACT = Schema(
         Vector(name="meaning", length=3, scale=2),
         Vector(name="fullness", length=2, fill=[0.5, -3.0], indicator=False),
     ],
-    [Cross(columns=["town", "member"]), Cross(columns=["hours", "size"], hashed=5), Cross(columns=["rows", "paid"])],
+    [
+        Cross(columns=["town", "member"]),
+        Cross(columns=["hours", "size"], hashed=5),
+        Cross(columns=["rows", "paid"]),
+        Cross(columns=["pace", "hours"], bins=3),
+    ],
 )
 LOGS = Schema(
     [

@@ -24,6 +24,7 @@ income = {kind = "number", range = [1, 1000000], spacing = "log"}
 visits = {kind = "number", range = [0, 500], spacing = "log1p", fill = 3}
 hours = {kind = "number", edges = [-1.5, 0, 20, 40]}
 score = {kind = "number", edges = [10, 20, 30], bins = "thermometer"}
+pace = {kind = "number", edges = [-3, -1.5, 0, 1, 2.5, 20, 40, 40.5, 100], bins = "multiscale", fill = 0.5}
 town = {kind = "category", values = ["Bern", "39", "true", "Zürich"]}
 street = {kind = "category", hashed = 7, fill = "unknown street"}
 grade = {kind = "ordered", levels = ["low", "middle", "high"], fill = "middle"}
@@ -42,6 +43,10 @@ columns = ["town", "member"]
 [[crosses]]
 columns = ["hours", "street"]
 hashed = 5
+
+[[crosses]]
+columns = ["pace", "hours"]
+bins = 3
 """
 
 FIRST = TEXT.replace("version = 2", "version = 1")
@@ -97,7 +102,7 @@ def _cells(strategy):
 
 ROWS = st.fixed_dictionaries(
     {
-        **{n: _cells(_number) for n in ("age", "change", "income", "visits", "hours", "score")},
+        **{n: _cells(_number) for n in ("age", "change", "income", "visits", "hours", "score", "pace")},
         **{n: _cells(_place) for n in ("town", "street", "grade", "member")},
         **{n: _cells(_date) for n in ("joined", "left")},
         "opens": _cells(_time),

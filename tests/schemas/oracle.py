@@ -44,8 +44,11 @@ def encode_row(text, row):
         if column.get("indicator", True):
             out.append(int(empty))
     for cross in schema.get("crosses", []):
-        sizes = [n_codes(schema["columns"][c]) + 1 for c in cross["columns"]]
-        a, b = (s - 1 if codes[c] is None else codes[c] for c, s in zip(cross["columns"], sizes, strict=True))
+        of, most = [schema["columns"][c] for c in cross["columns"]], cross.get("bins")
+        joined = [math.ceil(n_codes(c) / most) if most and c["kind"] == "number" else 1 for c in of]
+        sizes = [math.ceil(n_codes(c) / j) + 1 for c, j in zip(of, joined, strict=True)]
+        both = zip((codes[c] for c in cross["columns"]), sizes, joined, strict=True)
+        a, b = (s - 1 if c is None else math.floor(Fraction(c, j)) for c, s, j in both)
         n = cross.get("hashed")
         out += one_hot(a * sizes[1] + b, math.prod(sizes)) if n is None else one_hot(place(f"{a} {b}", n), n)
     return out
@@ -99,6 +102,13 @@ def one_hot(code, n):
 def thermometer(code, n):
     each = Fraction(math.isqrt(STEPS**2 // (n - 1)), STEPS)
     return [each if code > j else 0 for j in range(n - 1)]
+
+
+def at_scales(code, n):
+    """The bin, the pair of bins, the four bins, ... while there are four of these or more; of norm one together."""
+    sizes = [2**j for j in range(20) if j == 0 or math.ceil(n / 2**j) >= 4]
+    each = Fraction(math.isqrt(STEPS**2 // len(sizes)), STEPS)
+    return [each * v for size in sizes for v in one_hot(code // size, math.ceil(n / size))]
 
 
 def place(text, n):
@@ -171,7 +181,7 @@ def encode_number(column, cell):
     x = float(x)
     if "edges" in column:
         code, n = sum(float(e) <= x for e in column["edges"]), len(column["edges"]) + 1
-        return (thermometer if column.get("bins") == "thermometer" else one_hot)(code, n), code
+        return {"thermometer": thermometer, "multiscale": at_scales}.get(column.get("bins"), one_hot)(code, n), code
     low, high = column.get("range", [-column.get("scale", 0), column.get("scale", 0)])
     x = float(min(max(x, low), high))
     if column.get("spacing") == "log":

@@ -125,6 +125,7 @@ TYPED = pa.table(
         "visits": pa.array([0, 500, 7], pa.uint16()),
         "hours": pa.array([True, False, None]),
         "score": pa.array([10.0, 19.99, 30.0]),
+        "pace": pa.array([-1.5, 40.25, None]),
         "town": pa.array([39, 40, None], pa.int32()),
         "street": pa.array([1.5, 39.0, -0.0]),
         "grade": pa.array(["low", "high", None]),

@@ -75,7 +75,7 @@ def not_raw(schema: Schema) -> dict[str, str]:
         elif column.name in _OUTPUTS or column.name.startswith("/"):
             found[column.name] = "the name of an output"
     for cross in schema.crosses:
-        if cross.hashed is not None and _pairs(cross, schema) > _MOST_PAIRS:
+        if (cross.hashed or cross.bins) is not None and _pairs(cross, schema) > _MOST_PAIRS:
             found["×".join(cross.columns)] = "too many pairs"
     return found
 
@@ -335,6 +335,10 @@ class _RawColumns:
         if isinstance(column, Ordered) or getattr(column, "bins", "") == "thermometer":
             reached = g.cast(g("Greater", code, np.arange(column.own_width)[None, :]))
             return g("Mul", reached, _level(column))
+        if getattr(column, "bins", "") == "multiscale":
+            codes = np.arange(column.n_codes)
+            joined = [(codes[:, None] // part.run == np.arange(part.width)) * part.level for part in column.groups]
+            return g("MatMul", self._one_hot(code, codes), np.hstack(joined))
         return self._one_hot(code, np.arange(column.own_width))
 
     def _one_hot(self, code: str, places: npt.NDArray[np.int64]) -> str:
@@ -344,9 +348,10 @@ class _RawColumns:
         g, (left, right), names = self._graph, cross.columns, self._schema.by_name
         width = names[right].n_codes + 1  # type: ignore[union-attr,operator]
         pair = g("Add", g("Mul", self._codes[left], width), self._codes[right])
-        if cross.hashed is not None:
+        if (cross.hashed or cross.bins) is not None:
             pairs = np.arange(_pairs(cross, self._schema))
-            table = cross.places(pairs // width, pairs % width, names)
+            a, b = pairs // width, pairs % width
+            table = cross.places(np.where(a == a.max(), -1, a), np.where(b == b.max(), -1, b), names)
             pair = g("Gather", np.asarray(table, dtype=np.int64), pair, axis=0)
         return self._one_hot(pair, np.arange(cross.width(names)))
 

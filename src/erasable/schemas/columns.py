@@ -29,6 +29,7 @@ from erasable.schemas.encode import (
     Features,
     Flags,
     Group,
+    JoinedCodes,
     OneHot,
     Scaled,
     Thermometer,
@@ -39,6 +40,7 @@ from erasable.validation import choice, finite_number, positive_number, switch, 
 MOST_PLACES = 2**24
 _MOST_LISTED = 2**16
 _MOST_EDGES = 10_000
+_FEWEST_JOINED = 4  # features of the coarsest of several scales, at least
 _HASH_KEY = 1  # public, and the same for all schemas
 
 
@@ -267,8 +269,9 @@ class Number(Column):
         Where a new bin begins: below the first, from each to the next, from the last on.
     spacing : "linear", "log" or "log1p", default="linear"
         How a range becomes [-1, 1]. "log" needs a range above 0; "log1p", the logarithm of ``1 + x``, one from 0 on.
-    bins : "one-hot" or "thermometer", default="one-hot"
-        For edges: one feature for the bin of the number, or one for each edge that it reaches.
+    bins : "one-hot", "thermometer" or "multiscale", default="one-hot"
+        For edges: one feature for the bin of the number; one for each edge that it reaches; or one for its bin, one for
+        its pair of neighbouring bins, one for its four, and so on while there are four of them or more.
 
     Notes
     -----
@@ -285,7 +288,7 @@ class Number(Column):
     scale: float | None = parameter(None, positive_number)
     edges: tuple[float, ...] | None = parameter(None, increasing(1, _MOST_EDGES))
     spacing: str = parameter("linear", one_of("linear", "log", "log1p"))
-    bins: str = parameter("one-hot", one_of("one-hot", "thermometer"))
+    bins: str = parameter("one-hot", one_of("one-hot", "thermometer", "multiscale"))
 
     def _check(self) -> None:
         if sum(v is not None for v in (self.range, self.scale, self.edges)) != 1:
@@ -316,6 +319,8 @@ class Number(Column):
         """A scaled number, or bins."""
         if self.n_codes is None:
             return (Scaled(1),)
+        if self.bins == "multiscale":
+            return JoinedCodes.halved(self.n_codes, _FEWEST_JOINED)
         return (Thermometer.of(self.n_codes) if self.bins == "thermometer" else OneHot(self.n_codes),)
 
     def names(self) -> list[str]:
@@ -325,8 +330,15 @@ class Number(Column):
         shown = [f"{e:g}" if float(f"{e:g}") == e else repr(e) for e in self.edges]
         if self.bins == "thermometer":
             return [f"{self.name}>={e}" for e in shown]
-        between = [f"{a}<={self.name}<{b}" for a, b in pairwise(shown)]
-        return [f"{self.name}<{shown[0]}", *between, f"{self.name}>={shown[-1]}"]
+        names = self._bin_names(shown)
+        for group in self.groups[1:]:
+            run = group.run  # type: ignore[attr-defined]
+            names += [f"{n} (of {run} bins)" for n in self._bin_names(shown[run - 1 :: run])]
+        return names
+
+    def _bin_names(self, edges: Sequence[str]) -> list[str]:
+        between = [f"{a}<={self.name}<{b}" for a, b in pairwise(edges)]
+        return [f"{self.name}<{edges[0]}", *between, f"{self.name}>={edges[-1]}"]
 
     @property
     def ends(self) -> tuple[float, float]:
@@ -341,7 +353,7 @@ class Number(Column):
         if self.edges is not None:
             codes = np.searchsorted(np.array(self.edges), values, side="right").astype(np.int64)
             codes[np.isnan(values)] = -1
-            return (codes,)
+            return (codes,) * len(self.groups)
         low, high = self.ends
         with np.errstate(invalid="ignore"):
             flags["clipped"] = (values < low) | (values > high)

@@ -173,7 +173,7 @@ def _scales(part: Column | Cross, stored: Bounds) -> Iterator[Scales]:
         yield stored[-1:].scales_to(1.0)
     for group, own in _groups(part, stored):
         if isinstance(group, OneHot | Thermometer):
-            yield own.scales_to(group.level if isinstance(group, Thermometer) else 1.0)
+            yield own.scales_to(group.level)
         elif isinstance(group, Circle):
             yield own.scales_to_norm(1.0 - 1.0 / STEPS, 1.0 + 1.0 / STEPS)
         elif isinstance(part, Text):  # of norm one, but for what was rounded down
@@ -189,10 +189,21 @@ def _codes(group: Group, own: Bounds) -> list[int]:
         reached = np.concatenate([[True], np.logical_and.accumulate(own.allow(group.level))])
         rest = np.concatenate([np.logical_and.accumulate(own.allow(0.0)[::-1])[::-1], [True]])
         return list(np.flatnonzero(reached & rest).tolist())
-    fit, never_zero = own.allow(1.0), np.flatnonzero(~own.allow(0.0))  # one feature is one, and the others are zero
+    level = group.level if isinstance(group, OneHot) else 1.0
+    fit, never_zero = own.allow(level), np.flatnonzero(~own.allow(0.0))  # one feature is this, and the others are zero
     if len(never_zero):
         return [int(never_zero[0])] if len(never_zero) == 1 and fit[never_zero[0]] else []
     return list(np.flatnonzero(fit).tolist())
+
+
+def _codes_of_all(column: Column, own: Bounds) -> list[int]:
+    """The codes whose features lie within the bounds in every group, where these join 1, 2, 4, ... codes."""
+    (first, mine), *coarser = _groups(column, own)
+    codes = _codes(first, mine)
+    for group, of_runs in coarser:
+        runs, run = set(_codes(group, of_runs)), group.run  # type: ignore[attr-defined]
+        codes = [code for code in codes if code // run in runs]
+    return codes
 
 
 def _decode_column(column: Column, row: Bounds) -> DecodedCell:
@@ -224,7 +235,7 @@ def _decode_present(column: Column, own: Bounds) -> DecodedCell | None:
             return DecodedCell("a text, whose words were hashed and are not stored")
         case Vector():
             return _decode_vector(column, own)
-    codes = _codes(column.groups[0], own)
+    codes = _codes_of_all(column, own)
     if not codes:
         return None
     match column:

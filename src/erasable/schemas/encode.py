@@ -61,9 +61,43 @@ class Scaled(Group):
 class OneHot(Group):
     """A feature for each code."""
 
+    run = 1  # neighbouring codes that share a feature
+
+    @property
+    def level(self) -> float:
+        """The size of the feature of a code."""
+        return 1.0
+
     def entries(self, values: Int64s, first: int) -> Iterator[Entry]:
         """One entry."""
         yield np.where(values < 0, ABSENT, values + first).astype(np.int32), None
+
+
+@dataclass(frozen=True)
+class JoinedCodes(OneHot):
+    """A feature for each run of neighbouring codes: one of ``n_groups`` groups whose norm is one at most together."""
+
+    run: int = 1
+    n_groups: int = 1
+
+    @classmethod
+    def halved(cls, n_codes: int, least: int) -> tuple[JoinedCodes, ...]:
+        """Groups of runs of 1, 2, 4, ... codes, as long as they have so many features; that of single codes first."""
+        runs = [1]
+        while -(-n_codes // (2 * runs[-1])) >= least:
+            runs.append(2 * runs[-1])
+        square = math.isqrt(ONE // len(runs)) ** 2
+        return tuple(cls(-(-n_codes // run), square, run=run, n_groups=len(runs)) for run in runs)
+
+    @property
+    def level(self) -> float:
+        """The size of the feature of a run."""
+        return math.isqrt(ONE // self.n_groups) / STEPS
+
+    def entries(self, values: Int64s, first: int) -> Iterator[Entry]:
+        """One entry."""
+        places = np.where(values < 0, ABSENT, values // self.run + first).astype(np.int32)
+        yield places, np.full(len(values), self.level, dtype=np.float32)
 
 
 class Thermometer(Group):

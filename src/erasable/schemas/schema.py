@@ -5,10 +5,8 @@ The encoding of a row is a function of that row and the schema. Nothing is fitte
 
 from __future__ import annotations
 
-import json
 import math
 import os
-import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
@@ -31,6 +29,7 @@ from erasable.schemas.encode import ONE, EncodedTable, EncodingReport, Features,
 from erasable.schemas.reading import Columns
 from erasable.schemas.selection import read_moments, read_shares, shortest
 from erasable.schemas.texts import Text, Vector
+from erasable.schemas.toml_text import toml_comment, toml_key, toml_table
 from erasable.store import write_text
 from erasable.validation import choice, finite_number
 
@@ -39,8 +38,6 @@ ROLES = ("label", "target", "id", "subject", "weight", "ignore")
 MISSING_SPELLINGS = ("", "#n/a", "<na>", "?", "n/a", "na", "nan", "nat", "none", "null")
 _ONCE = ("label", "id", "weight")  # roles that only one column may have
 _LARGEST_FILE = 2**24
-_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
-_LINE = 100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -304,37 +301,67 @@ class Schema(FeatureMap):
     @cached_property
     def text(self) -> str:
         """The canonical TOML text, with what the schema states for independent selection."""
-        parts = [self.encoding_text.rstrip("\n")]
+        return "\n\n".join([*self._encoding_tables.values(), *self._selection_tables]) + "\n"
+
+    @cached_property
+    def encoding_text(self) -> str:
+        """The canonical text of the encoding alone, which a state holds: two schemas are equal if theirs are."""
+        return "\n\n".join(self._encoding_tables.values()) + "\n"
+
+    @cached_property
+    def _encoding_tables(self) -> dict[tuple[str, int], str]:
+        """The tables of the canonical text, by what they are of: a column, a cross, or neither."""
+        head: dict[str, Any] = {"version": self.version}
+        if self.missing != MISSING_SPELLINGS:
+            head["missing"] = self.missing
+        parts = {("head", 0): toml_table("", head).lstrip()}
+        if self.identity:
+            parts["identity", 0] = toml_table("[identity]", self.identity)
+        for j, column in enumerate(self.columns):
+            kind = {"kind": column.KIND} if isinstance(column, Column) else {}
+            parts["column", j] = toml_table(f"[columns.{toml_key(column.name)}]", {**kind, **column.parameters()})
+        parts.update({("cross", j): cross.toml for j, cross in enumerate(self.crosses)})
+        return parts
+
+    @property
+    def _selection_tables(self) -> list[str]:
+        parts = []
         if self.moments:
             exponents = {name: shortest(found) for name, found in self.moments.items()}  # type: ignore[arg-type]
             parts.append(toml_table("[selection.moments]", exponents))
         if self.class_shares:
             parts.append(toml_table("[selection.class_shares]", self.class_shares))
-        return "\n\n".join(parts) + "\n"
+        return parts
 
-    @cached_property
-    def encoding_text(self) -> str:
-        """The canonical text of the encoding alone, which a state holds: two schemas are equal if theirs are."""
-        head: dict[str, Any] = {"version": self.version}
-        if self.missing != MISSING_SPELLINGS:
-            head["missing"] = self.missing
-        parts = [toml_table("", head).lstrip()]
-        if self.identity:
-            parts.append(toml_table("[identity]", self.identity))
-        for column in self.columns:
-            kind = {"kind": column.KIND} if isinstance(column, Column) else {}
-            parts.append(toml_table(f"[columns.{_toml_key(column.name)}]", {**kind, **column.parameters()}))
-        parts += [toml_table("[[crosses]]", cross.parameters()) for cross in self.crosses]
-        return "\n\n".join(parts) + "\n"
+    def commented_text(self, head: str = "", notes: Mapping[str, str] | None = None, after: str = "") -> str:
+        """The canonical text with comments, for a file.
 
-    def save(self, path: str | os.PathLike[str], *, head: str = "") -> None:
-        """Write the canonical text to a file, after ``head`` as comments: all of it, or nothing.
+        Parameters
+        ----------
+        head : str, optional
+            For the head of the file.
+        notes : mapping from names of columns and crosses to comments, optional
+            To stand above their tables.
+        after : str, optional
+            To stand below the columns and crosses; its lines are comments as they are.
+        """
+        parts, notes = [toml_comment(head)] if head else [], notes or {}
+        named: dict[str, Sequence[Any]] = {"column": self.columns, "cross": self.crosses}
+        for (what, j), table in self._encoding_tables.items():
+            note = notes.get(named[what][j].name, "") if what in named else ""
+            parts.append(f"{toml_comment(note)}{table}\n")
+        parts += ["".join(f"# {line}".rstrip() + "\n" for line in after.splitlines())] if after else []
+        return "\n".join([*parts, *(f"{table}\n" for table in self._selection_tables)])
+
+    def save(
+        self, path: str | os.PathLike[str], *, head: str = "", notes: Mapping[str, str] | None = None, after: str = ""
+    ) -> None:
+        """Write the canonical text to a file, with the comments of :meth:`commented_text`: all of it, or nothing.
 
         Half of a schema may be a valid schema of another model. An existing file keeps its permissions; a pipe or
         device is written to directly.
         """
-        comment = "".join(f"# {line}".rstrip() + "\n" for line in head.splitlines())
-        write_text(path, f"{comment}\n{self.text}" if comment else self.text)
+        write_text(path, self.commented_text(head, notes, after))
 
     def describe(self) -> dict[str, Any]:
         """The canonical text of the encoding, ready for JSON."""
@@ -511,7 +538,7 @@ def _read_version(given: Any, name: str) -> int:
 def _read_column(name: str, given: Any, version: int) -> Column | Role:
     where, own = f"column {name!r}", {"name": name, "version": version}
     if not isinstance(given, dict):
-        raise ConfigurationError(f"{where} must be a table, [columns.{_toml_key(name)}].")
+        raise ConfigurationError(f"{where} must be a table, [columns.{toml_key(name)}].")
     if "role" in given and "kind" in given:
         raise ConfigurationError(f"{where} has a role and a kind: a column with a role is no feature; leave one out.")
     column: Column | Role
@@ -540,42 +567,3 @@ def _refuse_unknown(given: Mapping[str, Any], known: Sequence[str], where: str) 
     for name in given:
         if name not in known:
             raise ConfigurationError(f"{where} has no parameter {name!r}: known are {', '.join(known)}.")
-
-
-def toml_table(head: str, entries: Mapping[str, Any]) -> str:
-    """A TOML table in its canonical form: the head in brackets, and its entries."""
-    return "\n".join([head, *(f"{_toml_key(name)} = {_toml_value(v)}" for name, v in entries.items())])
-
-
-def _toml_key(name: str) -> str:
-    return name if _BARE_KEY.fullmatch(name) else _toml_value(name)
-
-
-def _toml_value(given: Any) -> str:
-    """A text, number, truth value or list; a float without a fraction is written like the integer that it equals."""
-    match given:
-        case str():  # JSON escapes what TOML does, but for one control character
-            return json.dumps(given, ensure_ascii=False).replace("\x7f", "\\u007f")
-        case bool():
-            return "true" if given else "false"
-        case float() if given.is_integer() and abs(given) < 2**53:
-            return str(int(given))
-        case int() | float():
-            return repr(given)
-        case list() | tuple():
-            return _toml_array([_toml_value(v) for v in given])
-    raise TypeError(type(given).__name__)
-
-
-def _toml_array(items: list[str]) -> str:
-    """Items on one line, or on as many as they need."""
-    line = f"[{', '.join(items)}]"
-    if len(line) <= _LINE - 20:
-        return line
-    lines, last = [], ""
-    for item in items:
-        if last and len(last) + len(item) + 2 > _LINE - 4:
-            lines.append(last)
-            last = ""
-        last += f"{' ' if last else ''}{item},"
-    return "[\n" + "".join(f"    {line}\n" for line in (*lines, last)) + "]"
