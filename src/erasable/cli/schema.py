@@ -58,6 +58,16 @@ def schema(
     k: Annotated[
         int, typer.Option("--k", min=1, help="Keep out of the draft what fewer subjects than this have.")
     ] = 20,
+    crosses: Annotated[
+        int | None,
+        typer.Option(
+            "--crosses",
+            min=0,
+            help="Add the N crosses, pairs of columns, that help most on a sample of the rows. Only the names of their "
+            "columns go into the draft. [default: suggest three in comments]",
+            metavar="N",
+        ),
+    ] = None,
     from_public: Annotated[
         Path | None,
         typer.Option(
@@ -79,8 +89,9 @@ def schema(
     """Draft a public schema for a raw table: what each column is, and how it becomes numbers.
 
     A draft made from rows is a trace of them, so nothing that fewer than `--k` subjects have goes into it. The command
-    prints, and stores nowhere, how many subjects would have to be absent for an entry to change. Read the draft, edit
-    it, and learn with it; it becomes part of the model.
+    prints, and stores nowhere, how many subjects would have to be absent for an entry to change. Comments in the file
+    say what was decided for each column, and what to do about it. Read the draft, edit it, and learn with it; it
+    becomes part of the model.
 
     The draft also states second moments of the features and shares of the classes, rounded to powers of two, for
     `learn --selection independent`. They are public: models keep them when rows are forgotten. Delete the tables
@@ -92,6 +103,8 @@ def schema(
 
     - `erasable schema data.csv --label salary --id row_id --subject person -o schema.toml`
 
+    - `erasable schema data.csv --label salary --crosses 5 -o schema.toml`
+
     - `erasable schema homes.csv --target price --id home --sep ";" --decimal , -o schema.toml`
 
     - `erasable schema more.csv --check schema.toml`
@@ -99,7 +112,7 @@ def schema(
     roles: dict[str, Any] = {"label": label, "target": target or (), "id": id, "weight": weight}
     drafting = [*(f"--{n}" for n, v in roles.items() if v), *(["--subject"] if subject else [])]
     drafting += [*(["--ignore"] if ignore else []), *(["--from-public"] if from_public else [])]
-    drafting += ["-o"] if out else []
+    drafting += [*(["--crosses"] if crosses is not None else []), *(["-o"] if out else [])]
     if show and check is not None:
         raise ConfigurationError("--show and --check cannot be combined: give one of them.")
     if (show or check is not None) and drafting:
@@ -112,6 +125,7 @@ def schema(
         _check(check, source, dialect, as_json)
     else:
         options = {**roles, "subject": subject or (), "ignore": ignore or (), "k": k, "dialect": dialect}
+        options["crosses"] = crosses
         _draft(data, source, from_public, out, options, as_json)
 
 
@@ -131,14 +145,19 @@ def _draft(
     if public is not None:
         check_names(draft.schema, source, dialect=options["dialect"])
     if out is not None:
-        head = draft.head if public is None else f"From the public table {public.name}.\n{draft.head}"
-        write_schema(draft.schema, out, head=head, data=(*data, public))
+        head = "" if public is None else f"From the public table {public.name}.\n"
+        write_schema(draft, out, head=head, data=(*data, public))
     if as_json:
         margins = [
             {"column": c, "entry": e, "value": v, "margin": None if m == float("inf") else m}
             for (c, e, v), m in draft.margins.items()
         ]
-        print_json({"schema": None if out is None else str(out), "text": draft.schema.text, "margins": margins})
+        crosses = [
+            {**cross.parameters(), "gain": gain, "taken": cross in draft.schema.crosses}
+            for cross, gain in (*draft.crosses, *draft.suggested)
+        ]
+        found = {"text": draft.schema.text, "notes": dict(draft.notes), "crosses": crosses, "margins": margins}
+        print_json({"schema": None if out is None else str(out), **found})
         return
     _show_draft(draft)
     n, kinds = draft.schema.n_features_out, len(draft.schema.features)
@@ -173,6 +192,18 @@ def _show_draft(draft: Draft) -> None:
     frail = [name for name, margin in least.items() if margin < 2]
     if frail:
         say(f"One person could change an entry of: {listed(frail)}. Look at these.")
+    _show_crosses(draft)
+
+
+def _show_crosses(draft: Draft) -> None:
+    """Print the crosses of a draft, or those that it suggests, and how much they helped."""
+    found = draft.crosses or draft.suggested
+    if not found:
+        return
+    what = "in the draft" if draft.crosses else "in the file as comments, and taken with --crosses N"
+    say(f"Crosses that help most ({what}), and by how much of the variance on a sample (stored nowhere):")
+    for cross, gain in found:
+        say(f"  {cross.columns[0]} × {cross.columns[1]}: {gain:.2%}")
 
 
 def _entries(found: list[tuple[float, str]]) -> str:

@@ -60,10 +60,11 @@ def stored_schema(path: str | os.PathLike[str]) -> Schema:
     return schema
 
 
-def draft_table(source: Any, *, dialect: Dialect | None = None, **options: Any) -> Draft:
+def draft_table(source: Any, *, dialect: Dialect | None = None, crosses: int | None = None, **options: Any) -> Draft:
     r"""A schema drafted from the rows of a file or pipe; options are those of ``erasable.schemas.draft_schema``.
 
-    A file is read twice, the second time for moments and class shares; a pipe gets none.
+    A file is read three times: for columns, for crosses, and for moments and class shares. A pipe gets the first only.
+    Without ``crosses``, a few that help are suggested in comments; with 0, none are looked for.
 
     Examples
     --------
@@ -75,8 +76,16 @@ def draft_table(source: Any, *, dialect: Dialect | None = None, **options: Any) 
     ['town=Bern', 'town=Oslo', 'town=(others)']
     """
     with _raw_stream(source, dialect) as stream:
+        if stream.once and crosses:
+            raise ConfigurationError("crosses are measured on rows that are read again: give a file, not a pipe.")
         draft = draft_schema(iter(stream.raw_blocks()), **options)
-        return draft if stream.once else draft.with_selection(stream.raw_blocks())
+        if stream.once:
+            return draft
+        if crosses is None:
+            draft = draft.with_suggestions(stream.raw_blocks())
+        elif crosses > 0:
+            draft = draft.with_crosses(stream.raw_blocks(), crosses)
+        return draft.with_selection(stream.raw_blocks())
 
 
 def _raw_stream(source: Any, dialect: Dialect | None) -> TableStream:
@@ -108,8 +117,10 @@ def check_names(schema: Schema, source: Any, *, dialect: Dialect | None = None) 
         raise InputError(f"the table lacks {len(absent)} columns that the public one has: {listed(absent)}.")
 
 
-def write_schema(schema: Schema, out: str | os.PathLike[str], *, head: str, data: Sequence[Any] = ()) -> None:
-    """Write a schema to a file; an existing file is replaced only if it is a schema.
+def write_schema(
+    schema: Schema | Draft, out: str | os.PathLike[str], *, head: str = "", data: Sequence[Any] = ()
+) -> None:
+    """Write a schema, or a draft with its comments, to a file; an existing file is replaced only if it is a schema.
 
     Raises
     ------

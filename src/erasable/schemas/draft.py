@@ -6,39 +6,38 @@ round, and lists are sorted; and for each entry it is known how many subjects wo
 
 from __future__ import annotations
 
-import math
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from erasable.core.arrays import Booleans, Float64s, Int64s
-from erasable.errors import InputError
+from erasable.core.arrays import Booleans, Float64s
+from erasable.errors import ConfigurationError, InputError
 from erasable.schemas.cells import DAY, ORDERS, Kind, folded, parse_date, parse_time
 from erasable.schemas.columns import Category, Column, Number, YesNo
 from erasable.schemas.dates import Date, Time
+from erasable.schemas.draft_crosses import ProposedCross, propose_crosses
+from erasable.schemas.draft_notes import is_calendar, is_code_name, is_identifier, note_on
+from erasable.schemas.draft_numbers import Fineness, draft_edges, draft_fineness, draft_range
 from erasable.schemas.draft_selection import with_selection
 from erasable.schemas.schema import MISSING_SPELLINGS, Role, Schema
 from erasable.schemas.statistics import (
     NEVER,
     ColumnStatistics,
     Margin,
-    SubjectValues,
     TableStatistics,
-    first_change,
 )
 from erasable.schemas.texts import Text, Vector
 from erasable.validation import whole_number
 
-_IDENTIFIER = re.compile(r"(?:.*[^A-Za-z])?(?:id|ids|uuid|guid|key|index)|.*[a-z](?:Id|ID|Key|Index)", re.ASCII)
-_ANY_CASE = re.compile(r"id|uuid|guid|index|unnamed: 0", re.ASCII | re.IGNORECASE)
 _MOST_CATEGORIES = 200
 _HASHED, _PLACES = 64, 128
-_STEPS = 5  # of a range, at least
-_LARGEST_EXPONENT = 15
-_DENSE_SHARE = 10  # a dense bin has one of so many subjects
+_SUGGESTED = 3  # crosses, as comments
+_ZEROS = re.compile(r"0\d")
 Entry = tuple[str, str, Any]
 
 
@@ -51,25 +50,71 @@ class Draft:
     schema : Schema
     margins : mapping of (column, entry, value) to number
         How many subjects would have to be absent, at least, for the entry to change; infinity where nothing can change
-        it. Entries are "kind", "indicator", "parts", "years", "classes" and "range", with None, and each "edge" and
-        "value". To be shown, not stored: they say more about the rows than the schema does.
+        it. Entries are "kind", "indicator", "parts", "years", "classes", "range", "bins" and "encoding", with None, and
+        each "edge" and "value". To be shown, not stored: they say more about the rows than the schema does.
+    k : int
+    bins : int
+        About how many bins numbers have.
+    notes : mapping of column to text
+        What was decided for each column, and what to do about it.
+    crosses, suggested : sequences of ProposedCross
+        The crosses of the schema, and those that stand in its file as comments. How much they helped is to be shown,
+        not stored.
     """
 
     schema: Schema
     margins: Mapping[Entry, float]
     k: int
+    bins: int = 8
+    notes: Mapping[str, str] = field(default_factory=dict)
+    crosses: Sequence[ProposedCross] = ()
+    suggested: Sequence[ProposedCross] = ()
 
     @property
     def head(self) -> str:
         """The comment for the head of a schema file."""
         return (
-            "Drafted from rows. Kinds, edges, ranges, categories, years and indicators are those that at least\n"
-            f"{self.k} subjects share; names of columns and everything else are not from rows. Read it, edit it, and\n"
+            "Drafted from rows. Kinds, edges, ranges, categories, years and indicators are those that at least "
+            f"{self.k} subjects share; names of columns and everything else are not from rows. Read it, edit it, and "
             "then keep it: a schema is part of every model that is learnt through it.\n"
-            "Moments and class shares, for independent selection, are rounded to powers of two; features that\n"
-            f"fewer than {self.k} subjects have get the smallest moment. They are public: models keep them when rows\n"
-            "are forgotten. Delete the entry of a column whose features you edit, or both tables."
+            f"Numbers have about {self.bins} bins, by the number of subjects.\n"
+            "Moments and class shares, for independent selection, are rounded to powers of two; features that fewer "
+            f"than {self.k} subjects have get the smallest moment. They are public: models keep them when rows are "
+            "forgotten. Delete the entry of a column whose features you edit, or both tables."
         )
+
+    @property
+    def after(self) -> str:
+        """The comment below the columns: the suggested crosses, ready to be taken."""
+        if not self.suggested:
+            return ""
+        tables = "\n\n".join(cross.toml for cross, _ in self.suggested)
+        return (
+            "Crosses that helped most on a sample, the best first: a feature for each pair of values of two columns.\n"
+            "Remove the # in front of those that you want, or draft again with --crosses.\n\n"
+        ) + tables
+
+    def save(self, path: str | os.PathLike[str], *, head: str = "") -> None:
+        """Write the schema to a file, with a note on each column; ``head`` stands above that of the draft."""
+        self.schema.save(path, head=head + self.head, notes=self.notes, after=self.after)
+
+    def with_crosses(self, blocks: Iterable[Any], n: int) -> Draft:
+        """The draft with the n crosses that help most, from the same rows read again.
+
+        See :func:`erasable.schemas.draft_crosses.propose_crosses`; moments and class shares have to be drafted
+        afterwards.
+        """
+        found = tuple(self._propose(blocks, n))
+        schema = replace(self.schema, crosses=tuple(cross for cross, _ in found))
+        notes = {cross.name: "A cross that helped on a sample, after those above it." for cross, _ in found}
+        return replace(self, schema=schema, notes={**self.notes, **notes}, crosses=found)
+
+    def with_suggestions(self, blocks: Iterable[Any]) -> Draft:
+        """The draft with a few crosses as comments, from the same rows read again."""
+        return replace(self, suggested=tuple(self._propose(blocks, _SUGGESTED)))
+
+    def _propose(self, blocks: Iterable[Any], n: int) -> list[ProposedCross]:
+        return propose_crosses(self.schema, blocks, n, k=self.k, bins=max(8, self.bins // 2))
 
     def with_selection(self, blocks: Iterable[Any]) -> Draft:
         """The draft with moments and class shares for independent selection, from the same rows read again."""
@@ -93,6 +138,7 @@ def draft_schema(
     weight: str | None = None,
     ignore: Sequence[str] = (),
     k: int = 20,
+    crosses: int = 0,
 ) -> Draft:
     """A schema for a table, drafted from its rows.
 
@@ -105,6 +151,8 @@ def draft_schema(
         one of lists: then k subjects are required in each column, and among the first, second, ... of a list.
     k : int, default=20
         Nothing that fewer subjects have goes into the draft.
+    crosses : int, default=0
+        Add up to so many crosses, those that help most on a sample; not for an iterator, which is read once.
 
     Raises
     ------
@@ -139,7 +187,10 @@ def draft_schema(
         **{name: role for role, name in (("label", label), ("id", id), ("weight", weight)) if name is not None},
     }
     blocks = table if isinstance(table, Iterator) else [table]
-    draft = draft_from(TableStatistics(blocks, roles, _is_identifier, MISSING_SPELLINGS), roles, k=k)
+    if whole_number(crosses, "crosses", 0) and isinstance(table, Iterator):
+        raise ConfigurationError("crosses are measured on rows that are read again: give a table, not an iterator.")
+    draft = draft_from(TableStatistics(blocks, roles, is_identifier, MISSING_SPELLINGS), roles, k=k)
+    draft = draft.with_crosses([table], crosses) if crosses else draft
     return draft if isinstance(table, Iterator) else draft.with_selection([table])
 
 
@@ -149,14 +200,17 @@ def draft_from(statistics: TableStatistics, roles: Mapping[str, str], *, k: int)
         raise InputError(
             f"a draft needs at least 2 k = {2 * k} subjects; got {statistics.n_subjects}: lower k, or write it by hand."
         )
-    drafting = _Drafting(k, statistics)
+    n_columns = sum(name in statistics and name not in roles for name in statistics.names)
+    fineness, margin = draft_fineness(statistics.n_subjects, n_columns)
+    drafting = _Drafting(k, statistics, fineness, margin, labelled="target" not in roles.values())
     for name in statistics.names:
         if name in roles:
             drafting.add_role(name, roles[name])
         else:
             drafting.add_column(name)
     margins = {entry: statistics.absent_subjects(margin) for entry, margin in drafting.margins.items()}
-    return Draft(Schema(tuple(drafting.columns)), margins, k)
+    notes = {c.name: note_on(c, drafting.reasons.get(c.name, ""), k) for c in drafting.columns}
+    return Draft(Schema(tuple(drafting.columns)), margins, k, fineness.bins, notes)
 
 
 @dataclass
@@ -165,8 +219,12 @@ class _Drafting:
 
     k: int
     statistics: TableStatistics
+    fineness: Fineness
+    of_fineness: float  # its margin
+    labelled: bool
     columns: list[Column | Role] = field(default_factory=list)
     margins: dict[Entry, float] = field(default_factory=dict)
+    reasons: dict[str, str] = field(default_factory=dict)  # of decisions that the notes explain
 
     def add_role(self, name: str, role: str) -> None:
         """A column that the caller named, with the classes of a label and the range of a target."""
@@ -179,6 +237,8 @@ class _Drafting:
             column = self.statistics.column(name, self.k)
             found = self._classes(name, column) if role == "label" else self._range(name, column)
         self.columns.append(Role(name=name, role=role, **found))
+        if role == "ignore":
+            self.reasons[name] = "asked"
 
     def _classes(self, name: str, column: ColumnStatistics) -> dict[str, Any]:
         """All classes, where k subjects have each of them."""
@@ -205,9 +265,10 @@ class _Drafting:
 
     def add_column(self, name: str) -> None:
         """A feature, or a column that is better ignored."""
-        if name not in self.statistics or _is_identifier(name):
+        if name not in self.statistics or is_identifier(name):
             self.columns.append(Role(name=name, role="ignore"))
             self.margins[name, "kind", None] = NEVER
+            self.reasons[name] = "identifier" if is_identifier(name) else ""
             return
         column = self.statistics.column(name, self.k)
         if column.kind == Kind.VECTOR:
@@ -220,6 +281,7 @@ class _Drafting:
         if made is None and indicator and margin.at_least(column.count(column.present), self.k):
             margin.lower_to(missing.value)
             made = {"kind": Category, "hashed": 1}  # all that it says is whether the cell is missing
+            self.reasons[name] = "missing"
         self.margins[name, "kind", None] = margin.value
         if made is None:
             self.columns.append(Role(name=name, role="ignore"))
@@ -253,13 +315,17 @@ class _Drafting:
                 return {"kind": YesNo}
             numbers = column.numbers()
             if self._fits(column, ~np.isnan(numbers), margin):
-                found = draft_edges(column, numbers)
+                if self._is_code(name, column, numbers, margin):
+                    return self._category(column, margin, extra, self._least_of_codes) or self._hashed(column, margin)
+                found = self._edges(name, column, numbers)
+                extra["bins", None] = self.of_fineness
                 extra.update({("edge", edge): own for edge, own in found})
                 if not found:
                     margin.lower_to(1)
                     return None
                 margin.lower_to(max(own for _, own in found))  # without any edge it would be no number
-                return {"kind": Number, "edges": tuple(edge for edge, _ in found)}
+                bins = "multiscale" if self.labelled and not self.fineness.is_for_small_tables else "one-hot"
+                return {"kind": Number, "edges": tuple(edge for edge, _ in found), "bins": bins}
         if column.kind in (Kind.TEXT, Kind.DATE):
             for order in ORDERS if column.kind == Kind.TEXT else ("ymd",):
                 dates = values if column.kind == Kind.DATE else [v and parse_date(v, order) for v in values]
@@ -269,8 +335,27 @@ class _Drafting:
         if column.kind in (Kind.TEXT, Kind.TIME):
             times = values if column.kind == Kind.TIME else [v and parse_time(v) for v in values]
             if self._fits(column, np.array([t is not None and t != "" for t in times], dtype=bool), margin):
-                return {"kind": Time}
+                extra["encoding", None] = self.of_fineness
+                return {"kind": Time, "encoding": self._encoding}
         return self._text(column, margin, extra)
+
+    def _is_code(self, name: str, column: ColumnStatistics, numbers: Float64s, margin: Margin) -> bool:
+        """Whether numbers are codes: zeros are in front of k subjects' numbers, or they are whole and named so."""
+        zeros = np.array([v is not None and bool(_ZEROS.match(v)) for v in column.values], dtype=bool)
+        fractions = ~np.isnan(numbers) & (numbers != np.rint(numbers))
+        is_code = margin.at_least(column.count(zeros), self.k)
+        is_code = is_code or (is_code_name(name) and not margin.at_least(column.count(fractions), self.k))
+        if is_code:
+            self.reasons[name] = "code"
+        return is_code
+
+    def _edges(self, name: str, column: ColumnStatistics, numbers: Float64s) -> list[tuple[float, float]]:
+        """Edges and their margins; months, weekdays and hours have a bin each."""
+        calendar = is_calendar(name)
+        found = draft_edges(column, numbers, self.fineness, each_whole=calendar)
+        if calendar and all(b - a == 1 for (a, _), (b, _) in pairwise(found)):
+            self.reasons[name] = "calendar"
+        return [(edge, min(margin, self.of_fineness)) for edge, margin in found]
 
     def _fits(self, column: ColumnStatistics, fitting: Booleans, margin: Margin) -> bool:
         """Whether k subjects have such values, and fewer have others."""
@@ -291,185 +376,49 @@ class _Drafting:
         parts = [*(["year"] if first < last else []), "month", "weekday", *(["hour"] if hours else [])]
         extra["parts", None] = min(clock.value, span.value)
         extra["years", None] = span.value
+        extra["encoding", None] = self.of_fineness
         years = {"years": (first, last)} if first < last else {}
-        return {"kind": Date, "parts": tuple(parts), "order": order, **years}
+        return {"kind": Date, "parts": tuple(parts), "order": order, "encoding": self._encoding, **years}
+
+    @property
+    def _encoding(self) -> str:
+        """How parts of dates and times are encoded: on circles where subjects are too few for bins."""
+        return "cyclic" if self.fineness.is_for_small_tables else "bins"
 
     def _text(
         self, column: ColumnStatistics, margin: Margin, extra: dict[tuple[str, Any], float]
     ) -> dict[str, Any] | None:
-        common = column.common(margin)
-        if common is not None:
-            if column.has_more_common_than(_MOST_CATEGORIES, margin):
-                return {"kind": Category, "hashed": 4 * _HASHED}
-            count = column.count_each()
-            listed = sorted((column.values[j], int(count[j])) for j in np.flatnonzero(common).tolist())
-            extra.update({("value", value): n - self.k + 1 for value, n in listed})
-            return {"kind": Category, "values": tuple(value for value, _ in listed)}
+        if (listed := self._category(column, margin, extra, self.k)) is not None:
+            return listed
         words = np.array([v is not None and len(v.split(" ")) > 1 for v in column.values], dtype=bool)
         several = column.pairs(words)
         if margin.is_more(several, column.pairs(column.present) - several, column.most_taken):
             return {"kind": Text, "words": (1, 1), "places": _PLACES}
+        return self._hashed(column, margin)
+
+    @property
+    def _least_of_codes(self) -> int:
+        """How many subjects must have a code for it to be listed: rare ones would only make models larger."""
+        return max(self.k, -(-self.statistics.n_subjects // _MOST_CATEGORIES))
+
+    def _category(
+        self, column: ColumnStatistics, margin: Margin, extra: dict[tuple[str, Any], float], least: int
+    ) -> dict[str, Any] | None:
+        """A list of the values that so many subjects have, hashed if they are too many; None if most have others."""
+        common = column.common(margin, least)
+        if common is None:
+            return None
+        if least == self.k and column.has_more_common_than(_MOST_CATEGORIES, margin):
+            return {"kind": Category, "hashed": 4 * _HASHED}
+        count = column.count_each()
+        listed = sorted((column.values[j], int(count[j])) for j in np.flatnonzero(common).tolist())
+        extra.update({("value", value): n - least + 1 for value, n in listed})
+        return {"kind": Category, "values": tuple(value for value, _ in listed)}
+
+    def _hashed(self, column: ColumnStatistics, margin: Margin) -> dict[str, Any] | None:
+        """A hashed category; None where nearly all values differ."""
         return None if column.nearly_all_differ(margin) else {"kind": Category, "hashed": _HASHED}
-
-
-def _is_identifier(name: str) -> bool:
-    return bool(_IDENTIFIER.fullmatch(name) or _ANY_CASE.fullmatch(name))
 
 
 def _year(seconds: float) -> int:
     return int(np.datetime64(int(seconds), "s").astype("datetime64[Y]").astype(np.int64)) + 1970
-
-
-# -- edges and ranges of numbers ---------------------------------------------------------------------------------------
-
-
-def round_step(width: float) -> tuple[int, int]:
-    """The largest of 1, 2, 5, 10, ... and their tenths that is at most a width: digit and exponent."""
-    exponent = math.floor(math.log10(width)) + 1
-    while True:
-        for digit in (5, 2, 1):
-            if as_number(digit, exponent) <= width:
-                return digit, exponent
-        exponent -= 1
-
-
-def as_number(digits: int, exponent: int) -> float:
-    """The float64 nearest to digits times a power of ten."""
-    return float(f"{digits}e{exponent}")
-
-
-def draft_edges(column: ColumnStatistics, numbers: Float64s) -> list[tuple[float, float]]:
-    """Round edges with k subjects on either side, each with its margin.
-
-    Multiples of a 1-2-5 step, five or more of which fit between the k-th smallest and the k-th largest subject; or 1,
-    2, 5, 10, ... where most subjects are below a tenth of that range. An edge stays out where neither of the bins next
-    to it has k subjects. Where subjects are many, there are further edges: see :func:`dense_edges`.
-    """
-    k = column.k
-    low, high = column.extremes(numbers)
-    enough, shape = Margin(), Margin()
-    if not enough.at_least(len(low), 2 * k) or not high[k - 1] > low[k - 1]:
-        return []
-    whole = not shape.at_least(column.count(~np.isnan(numbers) & (numbers != np.rint(numbers))), k)
-    dense = [dense_edges(part, k, numbers, whole, shape.value) for part in column.parts]
-    found = {edge: min(edges[edge] for edges in dense) for edge in dense[0] if all(edge in edges for edges in dense)}
-    if _is_skewed(low, high, k, shape):
-        exponents = range(0 if whole else -6, _LARGEST_EXPONENT + 1)
-        edges = [as_number(d, e) for e in exponents for d in (1, 2, 5)]
-    else:
-        edges = _multiples(low, high, k, whole, shape)
-    bounds = np.array([-np.inf, *edges, np.inf])
-    place = np.searchsorted(bounds, numbers, side="right")
-    place[np.isnan(numbers)] = 0
-    in_bin = [column.count(place == j) for j in range(1, len(bounds))]
-    for i, edge in enumerate(edges):
-        below, above = int(np.searchsorted(low, edge)), int(np.count_nonzero(high >= edge))
-        least = min(below, above, max(in_bin[i], in_bin[i + 1]))
-        if least >= k:
-            found[edge] = max(min(least - k + 1, shape.value), found.get(edge, 0))
-    return sorted((edge, min(margin, enough.value)) for edge, margin in found.items())
-
-
-def dense_edges(part: SubjectValues, k: int, numbers: Float64s, whole: bool, of_whole: float) -> dict[float, float]:
-    """Multiples of 1-2-5 steps with many subjects within one step on either side, each with its margin.
-
-    Many are k, and a tenth of the subjects that have another than the commonest number: of gains, which most people do
-    not have, the edges are where those of the others are. No other test is made, so absent subjects can only remove
-    edges: as many have to be absent as there are more than many.
-    """
-    known = np.flatnonzero(~np.isnan(numbers))
-    order = known[np.argsort(numbers[known], kind="stable")]
-    values, rank = numbers[order], np.full(len(numbers), -1)
-    rank[order] = np.arange(len(order))
-    pairs = rank[part.places] >= 0
-    ranks, subjects = rank[part.places[pairs]], part.subjects[pairs]
-    _, who = np.unique(subjects, return_inverse=True)
-    of_one = np.bincount(who)[who] == 1  # subjects that have one number
-    own = part.alone[order]
-    commonest = int((own + np.bincount(ranks[of_one], minlength=len(values))).max(initial=0))
-    many = max(k, -(-(int(who.max(initial=-1)) + 1 + int(own.sum()) - commonest) // _DENSE_SHARE))
-    named = np.concatenate([[0], np.cumsum(np.bincount(ranks, minlength=len(values)))])  # pairs below each value
-    single = np.concatenate([[0], np.cumsum(own)])
-    at = named + single
-    by_rank = who[np.argsort(ranks, kind="stable")]
-    found: dict[float, float] = {}
-    for exponent in range(_LARGEST_EXPONENT, (0 if whole else -6) - 1, -1):
-        for digit in (5, 2, 1):
-            edges = _steps_around(values, np.diff(at), many, digit, exponent)
-            below = np.searchsorted(values, edges)
-            cut = at[below]
-            for i in np.flatnonzero((np.diff(cut[:-1]) >= many) & (np.diff(cut[1:]) >= many)).tolist():
-                bins = [(below[j], below[j + 1]) for j in (i, i + 1)]
-                least = min(len(np.unique(by_rank[named[a] : named[b]])) + int(single[b] - single[a]) for a, b in bins)
-                if least >= many:
-                    margin = min(least - many + 1, NEVER if exponent >= 0 else of_whole)
-                    found[float(edges[i + 1])] = max(margin, found.get(float(edges[i + 1]), 0))
-    return found
-
-
-def _steps_around(values: Float64s, often: Int64s, many: int, digit: int, exponent: int) -> Float64s:
-    """The multiples of a step around bins that may have so many; a quotient may be rounded into the next bin."""
-    step = as_number(digit, exponent)
-    within = np.abs(values) < 2.0**52 * step
-    bins, places = np.unique(np.floor(values[within] / step), return_inverse=True)
-    count = np.bincount(places, weights=often[within], minlength=len(bins))
-    left, right = np.diff(bins, prepend=-np.inf) == 1, np.diff(bins, append=np.inf) == 1
-    near = count + np.where(left, np.roll(count, 1), 0) + np.where(right, np.roll(count, -1), 0)
-    dense = bins[near >= many]
-    multiples = np.unique(np.concatenate([dense + d for d in (-2, -1, 0, 1, 2, 3)])) if len(dense) else dense
-    return np.array([as_number(int(i) * digit, exponent) for i in multiples.tolist()])
-
-
-def _is_skewed(low: Float64s, high: Float64s, k: int, shape: Margin) -> bool:
-    """Whether most subjects are below a tenth of the range, which begins with zero or more."""
-    n = len(low)
-    if low[k - 1] < 0:
-        shape.lower_to(first_change(lambda j: low[k - 1 + j] >= 0, n - k + 1))
-        return False
-    below = int(np.searchsorted(low, high[k - 1] / 10))
-    if 2 * below <= n:
-        shape.lower_to(n - 2 * below + 1)
-        return False
-    # The top falls as subjects are absent, and with it how many are below its tenth; they may leave other rows behind.
-    shape.lower_to(first_change(lambda j: 2 * (int(np.searchsorted(low, high[k - 1 + j] / 10)) - j) <= n, n - k + 1))
-    return True
-
-
-def _multiples(low: Float64s, high: Float64s, k: int, whole: bool, shape: Margin) -> list[float]:
-    """Multiples of a step within the range from the k-th smallest to the k-th largest subject."""
-
-    def step_of(j: int) -> tuple[int, int]:
-        width = (high[k - 1 + j] - low[k - 1 + j]) / _STEPS
-        digit, exponent = round_step(width) if width > 0 else (1, -400)
-        return (1, 0) if whole and exponent < 0 else (digit, exponent)
-
-    digit, exponent = step_of(0)
-    shape.lower_to(first_change(lambda j: step_of(j) != (digit, exponent), len(low) - k + 1))
-    step = as_number(digit, exponent)
-    # One more on either side, so that both bins next to an edge are one step wide.
-    first, last = math.floor(low[k - 1] / step) - 1, math.ceil(high[k - 1] / step) + 1
-    return sorted({as_number(i * digit, exponent) for i in range(first, last + 1)})
-
-
-def draft_range(column: ColumnStatistics, numbers: Float64s) -> tuple[tuple[float, float], float] | None:
-    """The range from the k-th smallest to the k-th largest subject, rounded outwards to multiples of a 1-2-5 step.
-
-    Five steps or more fit between these two. The range, and its margin; None where there is no room in it.
-    """
-    k = column.k
-    low, high = column.extremes(numbers)
-
-    def rounded(j: int) -> tuple[float, float] | None:
-        width = high[k - 1 + j] - low[k - 1 + j]
-        if not 0 < width < math.inf:
-            return None
-        digit, exponent = round_step(width / _STEPS)
-        step = as_number(digit, exponent)
-        first, last = math.floor(low[k - 1 + j] / step), math.ceil(high[k - 1 + j] / step)
-        return as_number(first * digit, exponent), as_number(last * digit, exponent)
-
-    enough = Margin()
-    if not enough.at_least(len(low), 2 * k) or (found := rounded(0)) is None:
-        return None
-    enough.lower_to(first_change(lambda j: rounded(j) != found, len(low) - k + 1))
-    return found, enough.value

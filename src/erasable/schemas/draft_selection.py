@@ -44,17 +44,18 @@ def with_selection(schema: Schema, blocks: Iterable[Any], k: int) -> Schema:
         columns = Columns(block, schema.version)
         encoded, _ = schema.encode_sparse(block)
         totals += _squares(encoded)
-        having.add(encoded, _owners(columns, schema.names_of("subject")))
+        having.add(encoded, row_owners(columns, schema.names_of("subject")))
         rows += columns.n_rows
         if label is not None:
-            labels.update(_texts(columns, label.name))
+            labels.update(canonical_column(columns, label.name))
     shared = (totals > 0) & having.enough
     if not shared.any():
         return schema
     exponents = np.array([nearest_power(t / (rows * _UNITS)) if s else 0 for t, s in zip(totals, shared, strict=True)])
     exponents[~shared] = exponents[shared].min()
     ends = np.cumsum(schema.widths)[:-1]
-    moments = {c.name: part.tolist() for c, part in zip(schema.features, np.split(exponents, ends), strict=True)}
+    names = [*(c.name for c in schema.features), *(c.name for c in schema.crosses)]
+    moments = {name: own.tolist() for name, own in zip(names, np.split(exponents, ends), strict=True)}
     classes = label.classes if label is not None else None
     shares = {c: 2.0 ** nearest_power(labels[c] / rows) for c in classes or () if labels[c]}
     return replace(schema, moments=moments, class_shares=shares if len(shares) == len(classes or ()) else {})
@@ -71,14 +72,14 @@ def _squares(rows: sp.csr_array) -> Int64s:
     return total
 
 
-def _texts(columns: Columns, name: str) -> list[str | None]:
+def canonical_column(columns: Columns, name: str) -> list[str | None]:
     """The canonical text of each cell."""
     cells = columns[name]
     texts = list(canonical_texts(cells, ()))
     return texts if cells.inverse is None else [texts[i] for i in cells.inverse.tolist()]
 
 
-def _owners(columns: Columns, names: Sequence[str]) -> list[set[str]] | None:
+def row_owners(columns: Columns, names: Sequence[str]) -> list[set[str]] | None:
     """The subjects of each row; None where every row is a subject of its own."""
     if not names:
         return None
@@ -86,7 +87,7 @@ def _owners(columns: Columns, names: Sequence[str]) -> list[set[str]] | None:
     for name in names:
         lists = columns.lists(name)
         if lists is None:
-            lists = [[text] for text in _texts(columns, name)]
+            lists = [[text] for text in canonical_column(columns, name)]
         for owners, row in zip(found, lists, strict=True):
             owners.update(canonical_text(v) for v in row or () if v is not None and v != "")
     return found

@@ -149,10 +149,10 @@ class ColumnStatistics:
         n = min(map(len, lows))
         return np.max([low[:n] for low in lows], axis=0), np.min([high[:n] for high in highs], axis=0)
 
-    def common(self, margin: Margin) -> Booleans | None:
-        """The values that k subjects or more have, if at least half of the subjects have one of them; else None."""
-        count, k = self.count_each(), self.k
-        common: Booleans = (count >= k) & self.present
+    def common(self, margin: Margin, least: int) -> Booleans | None:
+        """The values that so many subjects or more have, if at least half have one of them; else None."""
+        count = self.count_each()
+        common: Booleans = (count >= least) & self.present
         present, having = self.count(self.present), self.count(common)
         if 2 * having < present or not common.any():
             margin.lower_to(present - 2 * having if having else NEVER)
@@ -162,7 +162,7 @@ class ColumnStatistics:
         lost = np.concatenate([[0], np.cumsum(self._counts.max(axis=0)[common][order])])
 
         def falls(j: int) -> bool:
-            fallen = int(lost[np.searchsorted(sizes, k + j)])  # of values that j absent subjects can make rare
+            fallen = int(lost[np.searchsorted(sizes, least + j)])  # of values that j absent subjects can make rare
             return 2 * (having - fallen - j) < present
 
         margin.lower_to(first_change(falls, len(self.most_taken)))

@@ -1,0 +1,253 @@
+"""Crosses for a draft: the pairs of columns whose cells predict what the columns alone leave over.
+
+Only the names of pairs go into a draft, never a cell. The subjects, with one row each, are divided into two random
+halves. A pair helps by as much as what one half leaves over in its cells lowers the error of the other half, and of the
+two directions the worse one counts. Cells that fewer than k subjects of a half have count for nothing. Of the first
+half no more rows are used than a model keeps of the table, about a tenth, so that large crosses have to be worth it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import combinations
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from erasable.core.arrays import Array, Booleans, Float64s, Int64s
+from erasable.core.keyed_hash import keyed_hash
+from erasable.schemas.columns import Number
+from erasable.schemas.crosses import Cross
+from erasable.schemas.draft_selection import canonical_column, row_owners
+from erasable.schemas.encode import for_each_row
+from erasable.schemas.reading import Columns
+from erasable.schemas.schema import Role, Schema
+
+_MOST_ROWS = 20_000  # of the sample
+_MOST_PLACES = 1024  # of a cross
+_LEAST_GAIN = 2.0**-11  # of the variance, for a pair to be proposed
+_KEPT_SHARE, _FEWEST_KEPT = 10, 2_000  # of the rows, about what models keep
+_FIRST = 60  # pairs that are judged again after each choice
+_MOST_COLUMNS = 100  # that are paired
+_ROUNDS = 60  # of conjugate gradients
+_RIDGE, _SHRINKAGE = 1.0, 10.0
+_KEY = 2  # public, for the order of rows
+
+
+class ProposedCross(NamedTuple):
+    """A cross, and by how much of the variance of labels or targets it lowered the error on the other half."""
+
+    cross: Cross
+    gain: float
+
+
+def propose_crosses(schema: Schema, blocks: Iterable[Any], n: int, *, k: int, bins: int) -> list[ProposedCross]:
+    """The n pairs of columns that help most, each after those before it; fewer where no others help.
+
+    Parameters
+    ----------
+    blocks : iterable of tables
+        The table that the schema was drafted from, of which one block is held at a time.
+    k : int
+        How many subjects of each half must have a cell for it to count.
+    bins : int
+        At most so many bins of a number in a cross.
+
+    Notes
+    -----
+    The sample depends on the rows alone, not on their order or blocks. *Cost*: memory for 20,000 rows; each pair of the
+    first 100 columns that have codes is judged once, and the best 60 again after each choice.
+    """
+    coded = [c for c in schema.features if c.n_codes is not None and c.n_codes > 1][:_MOST_COLUMNS]
+    sample = _draw(schema, blocks, [c.name for c in coded], k)
+    if sample is None or n < 1:
+        return []
+    candidates = [_cross(pair, schema, bins) for pair in combinations(coded, 2)]
+    places = {cross.name: sample.places(cross, schema) for cross in candidates}
+    chosen: list[ProposedCross] = []
+    features = [sample.rows]
+    while candidates and len(chosen) < n:
+        left = _left_over(sp.hstack(features, format="csr"), sample.answers, sample.half)
+        gains = np.array([_gain(*places[c.name], left, sample.half, sample.kept, k) for c in candidates])
+        gains /= sample.variance
+        order = np.argsort(-gains, kind="stable")
+        best, gain = candidates[order[0]], float(gains[order[0]])
+        if gain < _LEAST_GAIN:
+            break
+        chosen.append(ProposedCross(best, gain))
+        own, width = places[best.name]
+        shape = (len(own), width)
+        features.append(sp.csr_array((np.ones(len(own)), (np.arange(len(own)), own)), shape=shape))
+        candidates = [candidates[j] for j in order[1 : _FIRST + 1]]
+    return chosen
+
+
+def _cross(pair: Sequence[Any], schema: Schema, bins: int) -> Cross:
+    """The cross of two columns, with a bounded number of places."""
+    names = (pair[0].name, pair[1].name)
+    joined = bins if any(isinstance(c, Number) and (c.n_codes or 0) > bins for c in pair) else None
+    cross = Cross(columns=names, bins=joined)
+    if cross.width(schema.by_name) <= _MOST_PLACES:
+        return cross
+    return Cross(columns=names, bins=joined, hashed=_MOST_PLACES)
+
+
+# -- the sample --------------------------------------------------------------------------------------------------------
+
+
+class _Sample(NamedTuple):
+    """Rows of different subjects: features, codes by column, labels or targets as columns of numbers, and halves.
+
+    ``kept`` says which rows of a half stand for those that a model keeps.
+    """
+
+    rows: Any
+    codes: dict[str, Int64s]
+    answers: Float64s
+    half: Array
+    kept: Booleans
+
+    @property
+    def variance(self) -> float:
+        """The sum of squares of what is to be predicted."""
+        return float(np.square(self.answers).sum()) or 1.0
+
+    def places(self, cross: Cross, schema: Schema) -> tuple[Array, int]:
+        """The place of each row in a cross, and how many there are."""
+        left, right = (self.codes[name] for name in cross.columns)
+        return cross.places(left, right, schema.by_name), cross.width(schema.by_name)
+
+
+def _draw(schema: Schema, blocks: Iterable[Any], names: Sequence[str], k: int) -> _Sample | None:
+    """The rows of smallest hash, one of each subject; None where nothing is to be predicted, or rows are too few."""
+    label = next(iter(schema.names_of("label")), None)
+    targets = schema.names_of("target")
+    if label is None and not targets:
+        return None
+    kept: list[Any] = []
+    n_rows = 0
+    for block in blocks:
+        read = _read(schema, block, names, label, targets)
+        n_rows += sum(len(part["hash"]) for part in read)
+        kept = _smallest([*kept, *read])
+    if not kept:
+        return None
+    order = np.argsort(np.concatenate([part["hash"] for part in kept]), kind="stable")
+    answers = _answers(np.concatenate([part["answer"] for part in kept])[order], schema, targets, k)
+    used = np.flatnonzero(~np.isnan(answers).any(axis=1))
+    if len(used) < 4 * k:
+        return None
+    rows = sp.csr_array(sp.vstack([part["rows"] for part in kept], format="csr")[order[used]], dtype=np.float64)
+    codes = {name: np.concatenate([part["codes"][name] for part in kept])[order[used]] for name in names}
+    position = np.arange(len(used))
+    few = position < 2 * max(_FEWEST_KEPT, n_rows // _KEPT_SHARE)
+    return _Sample(rows, codes, answers[used] - answers[used].mean(axis=0), position % 2, few)
+
+
+def _read(
+    schema: Schema, block: Any, names: Sequence[str], label: str | None, targets: Sequence[str]
+) -> list[dict[str, Any]]:
+    """The rows of a block with their hashes, codes, and what is to be predicted."""
+    columns = Columns(block, schema.version)
+    if not columns.n_rows:
+        return []
+    rows, _ = schema.encode_sparse(block)
+    codes = {}
+    for name in names:
+        cells = columns[name].distinct()
+        found = schema.by_name[name].encode(cells, schema.missing_texts)  # type: ignore[union-attr]
+        codes[name] = for_each_row(found.codes, cells.inverse)
+    if label is None:
+        answer: Any = schema.read_targets(block, targets)[0]
+        texts = [repr(row) for row in answer.tolist()]
+    else:
+        texts = [str(text) for text in canonical_column(columns, label)]
+        answer = np.array(texts, dtype=object)
+    content = zip(*(code.tolist() for code in codes.values()), texts, strict=True)
+    hashes = keyed_hash([repr(row).encode("utf-8", "surrogatepass") for row in content], _KEY)
+    owners = row_owners(columns, schema.names_of("subject")) or [set[str]()] * columns.n_rows
+    return [{"rows": rows, "codes": codes, "answer": answer, "hash": hashes, "owners": np.array(owners, dtype=object)}]
+
+
+def _smallest(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows of smallest hash, of which no two share a subject."""
+    hashes = np.concatenate([part["hash"] for part in parts])
+    owners = [who for part in parts for who in part["owners"]]
+    seen, kept = set[str](), list[int]()
+    for i in np.argsort(hashes, kind="stable").tolist():
+        if seen.isdisjoint(owners[i]):
+            seen |= owners[i]
+            kept.append(i)
+            if len(kept) == _MOST_ROWS:
+                break
+    ends = np.cumsum([0, *(len(part["hash"]) for part in parts)])
+    found = []
+    for part, first, last in zip(parts, ends[:-1], ends[1:], strict=True):
+        own = np.array([i - first for i in kept if first <= i < last], dtype=np.int64)
+        if len(own):
+            codes = {name: code[own] for name, code in part["codes"].items()}
+            found.append({**{key: part[key][own] for key in ("rows", "answer", "hash", "owners")}, "codes": codes})
+    return found
+
+
+def _answers(found: Any, schema: Schema, targets: Sequence[str], k: int) -> Float64s:
+    """A column for each target, of variance one, or for each class that k rows have; NaN where a row has none."""
+    if targets:
+        ranges = [getattr(schema.by_name[name], "range", None) or (-np.inf, np.inf) for name in targets]
+        numbers = np.clip(found, [low for low, _ in ranges], [high for _, high in ranges])
+        spread = np.nanstd(numbers, axis=0)
+        return np.asarray(numbers / np.where(spread > 0, spread, 1.0))
+    role = next(c for c in schema.columns if isinstance(c, Role) and c.role == "label")
+    classes, count = np.unique(found.astype(str), return_counts=True)
+    known = [c for c, often in zip(classes.tolist(), count.tolist(), strict=True) if often >= k]
+    known = [c for c in known if role.classes is None or c in role.classes]
+    answers = np.array([[float(text == c) for c in known] for text in found.tolist()]).reshape(len(found), len(known))
+    answers[~answers.any(axis=1)] = np.nan
+    return answers[:, 1:] if len(known) == 2 else answers
+
+
+# -- how much a pair helps ---------------------------------------------------------------------------------------------
+
+
+def _left_over(rows: Any, answers: Float64s, half: Array) -> Float64s:
+    """What a ridge regression on the other half leaves over of each row."""
+    left = np.empty_like(answers)
+    for h in (0, 1):
+        other, own = rows[half != h], rows[half == h]
+        left[half == h] = answers[half == h] - own @ _ridge(other, answers[half != h])
+    return left
+
+
+def _ridge(rows: Any, answers: Float64s) -> Float64s:
+    """Weights of a ridge regression, by conjugate gradients for each column."""
+    across = sp.csr_array(rows.T)
+    residual = across @ answers
+    weights, step = np.zeros_like(residual), residual.copy()
+    square = np.square(residual).sum(axis=0)
+    start = square.copy()
+    for _ in range(_ROUNDS):
+        if (square <= 1e-8 * start).all():
+            break
+        moved = across @ (rows @ step) + _RIDGE * step
+        length = np.divide(square, (step * moved).sum(axis=0), out=np.zeros_like(square), where=square > 0)
+        weights += length * step
+        residual -= length * moved
+        before, square = square, np.square(residual).sum(axis=0)
+        step = residual + np.divide(square, before, out=np.zeros_like(square), where=before > 0) * step
+    return np.asarray(weights)
+
+
+def _gain(places: Array, width: int, left: Float64s, half: Array, kept: Booleans, k: int) -> float:
+    """Twice the smaller of two: by how much the cells of a cross in one half lower the squared error of the other."""
+    count = [np.bincount(places[half == h], minlength=width) for h in (0, 1)]
+    enough = np.minimum(*count) >= k
+    gains = [0.0, 0.0]
+    for h in (0, 1):
+        own, other = (half == h) & kept, half != h
+        few = np.bincount(places[own], minlength=width)
+        for column in left.T:
+            shift = np.bincount(places[own], weights=column[own], minlength=width) / (few + _SHRINKAGE)
+            sums = np.bincount(places[other], weights=column[other], minlength=width)
+            gains[h] += float((2.0 * shift * sums - np.square(shift) * count[1 - h])[enough].sum())
+    return 2.0 * min(gains)
