@@ -17,6 +17,11 @@ try:
 except ImportError:  # older ones draw no such constants
     providers = None
 
+# Before NumPy is imported, and for child processes too: on data this small more threads only wait for each other, and
+# for the other workers of pytest-xdist. Tests of threads set their number themselves.
+for _threads in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
+    os.environ.setdefault(_threads, "1")
+
 # Hypothesis draws constants from the sources of whatever modules are imported, and so examples would hang on which
 # tests ran before in the same process, and on every line of the package. There is no public way to say no.
 if hasattr(providers, "_get_local_constants"):

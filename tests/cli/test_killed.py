@@ -149,7 +149,7 @@ def test_dead_at_every_change_of_the_disk(change, largest, torn, tmp_path, monke
 def warm():
     """A process with everything imported; it runs commands in children that strace kills where it is told."""
     paths = [str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
-    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(paths)}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen([sys.executable, "-m", "tests.cli.warm"], text=True, env=environment, **pipes) as server:
 

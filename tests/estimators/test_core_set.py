@@ -19,7 +19,6 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
-from threadpoolctl import threadpool_limits
 
 from erasable import ErasableClassifier, verify
 from erasable.core.fingerprint import fingerprint
@@ -79,13 +78,6 @@ LEARNERS = {
 }
 every_map = pytest.mark.parametrize("core_set", MAPS.values(), ids=MAPS)
 every_learner = pytest.mark.parametrize("name", LEARNERS)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    """On matrices this small more threads only wait for each other."""
-    with threadpool_limits(1):
-        yield
 
 
 def holds(model, needle):

@@ -14,7 +14,6 @@ from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression, RidgeClassifier, SGDClassifier
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.tree import DecisionTreeClassifier
-from threadpoolctl import threadpool_limits
 
 from erasable import CoreSetUnlearner
 from erasable.core.fingerprint import fingerprint
@@ -32,13 +31,6 @@ LEARNERS = {
     "neighbours": KNeighborsClassifier(1),
 }
 IDS = {"int": lambda i: 7 * i - 50, "str": lambda i: f"é{i}", "bytes": lambda i: b"\0%d" % i}
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    """On matrices this small more threads only wait for each other."""
-    with threadpool_limits(1):
-        yield
 
 
 def make_rows(n=60, n_classes=3, random_state=0):

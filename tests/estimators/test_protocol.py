@@ -17,7 +17,6 @@ from sklearn.exceptions import NotFittedError, UnsetMetadataPassedError
 from sklearn.linear_model import Ridge, RidgeClassifier, SGDClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
-from threadpoolctl import threadpool_limits
 
 from erasable import (
     CoreSetUnlearner,
@@ -105,13 +104,6 @@ every = pytest.mark.parametrize("name", ALL)
 every_ours = pytest.mark.parametrize("name", OURS)
 every_exact = pytest.mark.parametrize("name", EXACT)
 every_streaming = pytest.mark.parametrize("name", STREAMING)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    """On matrices this small more threads only wait for each other."""
-    with threadpool_limits(1):
-        yield
 
 
 @functools.cache

@@ -209,11 +209,11 @@ def test_models_learning_at_the_same_time(stream):
     def blas_threads():
         return [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
 
-    before = blas_threads()
-    with ThreadPoolExecutor(4) as pool:
+    with threadpool_limits(2), ThreadPoolExecutor(4) as pool:
+        before = blas_threads()
         found = list(pool.map(lambda _: digest_after(X, y, gone, block_rows=20, chunk_rows=5), range(24)))
+        assert blas_threads() == before == [2] * len(before)
     assert set(found) == {expected}
-    assert blas_threads() == before
 
 
 def test_a_second_fit_starts_from_nothing(stream):

@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 from scipy.optimize import minimize
-from threadpoolctl import threadpool_limits
 
 from erasable import verify
 from erasable.coresets import LeverageThreshold, RandomSubsample
@@ -25,12 +24,6 @@ from tests.estimators.cases import SECRET, assert_no_traces, make_classes, make_
 N = 240
 X, Y = make_rows(N)
 HALF = RandomSubsample(0.5)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    with threadpool_limits(1):
-        yield
 
 
 def made(core_set=HALF, **parameters):

@@ -5,7 +5,6 @@ import pytest
 import scipy.sparse as sp
 from sklearn.cluster import KMeans
 from sklearn.model_selection import train_test_split
-from threadpoolctl import threadpool_limits
 
 from erasable.errors import InputError, InputTypeError
 from erasable.research.sets import load_purchase, make_purchase_like
@@ -18,12 +17,6 @@ def write(folder, first=None, second=None):
     sp.save_npz(folder / "data1.npz", sp.csr_matrix(ROWS[:120] if first is None else first))
     sp.save_npz(folder / "data2.npz", sp.csr_matrix(ROWS[120:] if second is None else second))
     return folder
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _one_thread():
-    with threadpool_limits(1):  # threads that wait for each other on a busy machine take longer than the work
-        yield
 
 
 @pytest.fixture(scope="module")
