@@ -1389,7 +1389,8 @@ NEUTRAL: Point = (0, 1, 1, 0)
 PUBLIC_KEY = bytes.fromhex("302a300506032b6570032100")  # how the DER of an Ed25519 public key begins; 32 bytes follow
 STATEMENT, PAYLOAD = "https://in-toto.io/Statement/v1", "application/vnd.in-toto+json"
 SAID = {"requestId", "requestedAt", "completedAt", "stateAfter", "guarantee", "erasableVersion", "formatVersion"}
-MAY_BE_SAID = {"1": {"stateBefore"}, "2": {"stateBefore", "model", "asked", "normalisation"}}
+NEWER = {"model", "asked", "normalisation"}  # names of version 2; version 3 is that of models with a learner
+MAY_BE_SAID = {"1": {"stateBefore"}, "2": {"stateBefore", *NEWER}, "3": {"stateBefore", "learner", *NEWER}}
 IDENTITY_FORMATS = ["raw", "sha256", "sha1", "md5"]
 CHARACTER_KINDS = ["small letters", "capitals", "digits", "separators", "other characters"]
 SPELLING_STEPS = ["trim", "nfc", "casefold"]
@@ -1552,6 +1553,14 @@ def is_normalisation(value: Any) -> bool:
     )
 
 
+def is_learner(value: Any) -> bool:
+    """Whether it names a learner, its library and version, and the digest of what it became."""
+    said = {"name", "library", "version", "sha256"}
+    if not isinstance(value, dict) or set(value) != said:
+        return False
+    return is_digest({"sha256": value["sha256"]}) and all(is_line(value[name], 64) for name in said - {"sha256"})
+
+
 MOST_IDENTITIES = 2**53
 RECEIPT_RULES: dict[str, Callable[[Any], bool]] = {
     "requestId": lambda v: is_line(v, 128) and v.isascii() and v == v.strip(),
@@ -1565,6 +1574,7 @@ RECEIPT_RULES: dict[str, Callable[[Any], bool]] = {
     "model": lambda v: is_line(v, 255),
     "asked": is_shape,
     "normalisation": is_normalisation,
+    "learner": is_learner,
 }
 
 
@@ -1583,15 +1593,15 @@ def read_receipt(text: str, key: bytes) -> dict[str, Any]:
     need(any(is_signed(key, signature, signed) for signature in raw), "signature", said)
     statement = members(json_of(payload), {"_type", "subject", "predicateType", "predicate"}, set(), "the statement")
     need(statement["_type"] == STATEMENT, "receipt", "it is a statement of another type")
-    version = re.fullmatch("urn:erasable:forget-receipt:v([12])", str(statement["predicateType"]))
+    version = re.fullmatch("urn:erasable:forget-receipt:v([123])", str(statement["predicateType"]))
     if version is None:
         raise WrongError("receipt", "it is of a kind or version that this program does not read")
     predicate = members(statement["predicate"], SAID, MAY_BE_SAID[version[1]], "the predicate")
     for name, value in predicate.items():
         need(RECEIPT_RULES[name](value), "receipt", f"{name} does not have the form that it must have")
     subject = [{"name": "state", "digest": predicate["stateAfter"]}]
-    newer = {"model", "asked", "normalisation"} & predicate.keys()
-    need((version[1] == "2") == bool(newer), "receipt", "its version is not the one of the names in it")
+    named = "3" if "learner" in predicate else "2" if NEWER & predicate.keys() else "1"
+    need(version[1] == named, "receipt", "its version is not the one of the names in it")
     need(statement["subject"] == subject, "receipt", "its subject is not the state after, and that alone")
     need(compact(statement, sort=True).encode() == payload, "receipt", "the statement is not in canonical form")
     return predicate

@@ -27,12 +27,14 @@ from erasable.audit.receipts import (
     check_receipt,
     check_request_id,
     check_state,
+    compare_learner,
     make_receipt,
     pre_authentication,
     read_receipt,
 )
 from erasable.core.names import Shape
 from erasable.errors import ConfigurationError, OtherStateError, ReceiptError, SignatureError, VerificationError
+from erasable.models.reports import TrainedLearner
 from erasable.models.state import State
 from tests.audit.test_keys import known_key
 
@@ -292,7 +294,7 @@ def test_one_good_signature_among_several_is_enough_and_their_number_is_said():
     ("path", "value", "message"),
     [
         (["_type"], "https://in-toto.io/Statement/v0.1", "of type https://in-toto.io/Statement/v1"),
-        (["predicateType"], "urn:erasable:forget-receipt:v3", "of version 3, and this erasable reads versions 1 to 2"),
+        (["predicateType"], "urn:erasable:forget-receipt:v4", "of version 4, and this erasable reads versions 1 to 3"),
         (["predicateType"], "urn:erasable:forget-receipt:v2", "canonical form"),  # nothing in it needs version 2
         (["predicate", "model"], "credit", "and nothing else"),  # of version 2
         (["predicateType"], "https://slsa.dev/provenance/v1", "a statement of another kind"),
@@ -480,6 +482,7 @@ def test_it_holds_what_is_documented_and_nothing_of_the_rows():
         "erasable_version",
         "format_version",
         "signatures",
+        "learner",
         *NEW,
     }
     page = (ROOT / "docs" / "receipts.md").read_text(encoding="utf-8")
@@ -538,3 +541,36 @@ def test_the_commands_in_the_documentation_check_it(tmp_path):
     )
     assert bad.returncode != 0
     assert "Signature Verified Successfully" not in bad.stdout
+
+
+LEARNER = TrainedLearner("lightgbm", "lightgbm", "4.7.0", "ab" * 32)
+
+
+def test_a_receipt_names_the_learner_in_version_3():
+    receipt = dataclasses.replace(read_receipt(json.dumps(sealed(STATEMENT))), learner=LEARNER)
+    text = make_receipt(known_key(), receipt)
+    assert check_receipt(text, known_key().public) == receipt
+    assert receipt.version == 3
+    assert receipt.as_json()["predicate"]["learner"] == {
+        "name": "lightgbm",
+        "library": "lightgbm",
+        "version": "4.7.0",
+        "sha256": "ab" * 32,
+    }
+    for wrong in (
+        dataclasses.replace(LEARNER, digest="ab"),
+        dataclasses.replace(LEARNER, name="a\nb"),
+        dataclasses.replace(LEARNER, version=""),
+    ):
+        with pytest.raises(ConfigurationError, match="learner"):
+            make_receipt(known_key(), dataclasses.replace(receipt, learner=wrong))
+
+
+def test_learners_are_compared_where_the_library_is_the_same():
+    receipt = dataclasses.replace(read_receipt(json.dumps(sealed(STATEMENT))), learner=LEARNER)
+    assert compare_learner(receipt, LEARNER) == "lightgbm trained again has the same bits"
+    assert "not compared" in compare_learner(receipt, dataclasses.replace(LEARNER, version="4.6.0", digest="cd" * 32))
+    assert compare_learner(receipt, None) is None
+    assert compare_learner(dataclasses.replace(receipt, learner=None), LEARNER) is None
+    with pytest.raises(OtherStateError, match="not the one this receipt is about"):
+        compare_learner(receipt, dataclasses.replace(LEARNER, digest="cd" * 32))

@@ -5,7 +5,7 @@ request by the caller's own number. It holds no row id, no subject, no count of 
 what they prove and what they reveal are in ``docs/receipts.md``.
 
 Version 1 is written if no field of version 2 is given: the model's name, the shape of the request, and the
-normalisation of names.
+normalisation of names. Version 3 is written for models with a learner.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from erasable.errors import (
     SignatureError,
     StoreError,
 )
+from erasable.models.reports import TrainedLearner
 from erasable.store import REAL_DISK, half_written
 from erasable.version import VERSION
 
@@ -44,7 +45,7 @@ PREDICATE_TYPE = "urn:erasable:forget-receipt:v{}"
 LONGEST_MODEL = 255  # characters: as long as the name of a file
 LARGEST_RECEIPT = 65_536  # characters; one of ours has about 1,300
 
-_VERSIONS = 2
+_VERSIONS = 3
 _MOST_SIGNATURES = 16
 _RESERVED = 8192  # bytes of a receipt's file before it is written: more than any receipt that is made here has
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -79,6 +80,8 @@ class Receipt:
     normalisation : mapping or None
         The steps by which ids and subjects were normalised before they were compared, by role; empty if they were
         compared character by character.
+    learner : TrainedLearner or None
+        For a model with a learner: what training it on the rows left gave, and with which library.
     erasable_version : str
         The software that forgot.
     signatures : int
@@ -95,12 +98,15 @@ class Receipt:
     model: str | None = None
     asked: Shape | None = None
     normalisation: Spelling | None = field(default=None, hash=False)
+    learner: TrainedLearner | None = None
     erasable_version: str = field(default_factory=lambda: VERSION)
     signatures: int = field(default=1, compare=False)
 
     @property
     def version(self) -> int:
-        """1, or 2 if one of its fields is given."""
+        """3 with a learner; otherwise 1, or 2 if one of its fields is given."""
+        if self.learner is not None:
+            return 3
         return 1 if self.model is None and self.asked is None and self.normalisation is None else 2
 
     def as_json(self) -> dict[str, Any]:
@@ -122,6 +128,8 @@ class Receipt:
             predicate["asked"] = self.asked.as_json()
         if self.normalisation is not None:
             predicate["normalisation"] = {role: list(steps) for role, steps in self.normalisation.items()}
+        if self.learner is not None:
+            predicate["learner"] = self.learner.as_json()
         return {
             "_type": STATEMENT_TYPE,
             "subject": [{"name": "state", "digest": {"sha256": self.state_after}}],
@@ -212,6 +220,30 @@ def check_state(receipt: Receipt, digest: str) -> None:
         )
 
 
+def compare_learner(receipt: Receipt, found: TrainedLearner | None) -> str | None:
+    """Return what comparing the learner in a receipt with one that was trained now gave; None if it names none.
+
+    Raises
+    ------
+    OtherStateError
+        If the same version of the library trained another learner.
+    """
+    said = receipt.learner
+    if said is None or found is None:
+        return None
+    if (said.library, said.version) != (found.library, found.version):
+        return (
+            f"not compared: {said.library} {said.version} trained the learner in the receipt, and "
+            f"{found.library} {found.version} is installed; the state is compared all the same"
+        )
+    if said.digest != found.digest:
+        raise OtherStateError(
+            f"the learner is not the one this receipt is about: its digest begins {found.digest[:16]}, the receipt's "
+            f"{said.digest[:16]}. On another platform bits may differ: check it there."
+        )
+    return f"{found.name} trained again has the same bits"
+
+
 def _read_statement(envelope: _Envelope) -> Receipt:
     """Return the receipt in an envelope; every value has one form only."""
     if envelope.payload_type != PAYLOAD_TYPE:
@@ -229,7 +261,8 @@ def _read_statement(envelope: _Envelope) -> Receipt:
         )
     required = {"requestId", "requestedAt", "completedAt", "stateAfter", "guarantee", "erasableVersion"}
     optional = {"stateBefore"} if kind[1] == "1" else {"stateBefore", "model", "asked", "normalisation"}
-    said = _read_object(statement["predicate"], "the predicate", required | {"formatVersion"}, optional)
+    required |= {"formatVersion"} | ({"learner"} if kind[1] == "3" else set())
+    said = _read_object(statement["predicate"], "the predicate", required, optional)
     receipt = Receipt(
         state_before=_sha256(said["stateBefore"], "stateBefore") if "stateBefore" in said else None,
         state_after=_sha256(said["stateAfter"], "stateAfter"),
@@ -241,6 +274,7 @@ def _read_statement(envelope: _Envelope) -> Receipt:
         model=said.get("model"),
         asked=_asked(said["asked"]) if "asked" in said else None,
         normalisation=_normalisation(said["normalisation"]) if "normalisation" in said else None,
+        learner=_learner(said["learner"]) if "learner" in said else None,
         erasable_version=said["erasableVersion"],
         signatures=len(envelope.signatures),
     )
@@ -264,6 +298,12 @@ def _problem(receipt: Receipt) -> str | None:
         return "the version of erasable must be one line of at most 64 printable characters"
     if type(receipt.format_version) is not int or not 1 <= receipt.format_version <= 1_000_000:
         return "the format version must be an integer, 1 or more"
+    learner = receipt.learner
+    if learner is not None:
+        if not all(_is_line(text, 64) for text in (learner.name, learner.library, learner.version)):
+            return "the name, library and version of a learner must be lines of at most 64 printable characters"
+        if not _is_digest(learner.digest):
+            return "a digest of a learner must be 64 hexadecimal digits, in lower case"
     if receipt.model is not None and not _is_line(receipt.model, LONGEST_MODEL):
         return f"the name of the model must be one line of at most {LONGEST_MODEL} printable characters"
     return _request_problem(receipt.request_id)
@@ -296,6 +336,11 @@ def _normalisation(value: object) -> Spelling:
         return read_spelling(value, "normalisation")
     except ConfigurationError as error:
         raise ReceiptError(f"not a receipt: {error}") from None
+
+
+def _learner(value: object) -> TrainedLearner:
+    said = _read_object(value, "learner", {"name", "library", "version", "sha256"})
+    return TrainedLearner(said["name"], said["library"], said["version"], said["sha256"])
 
 
 def _sha256(value: object, name: str) -> Any:

@@ -196,6 +196,8 @@ _SHOWN = (
         "class_shares",
         "capacity",
         "alpha",
+        "learner",
+        "learner_parameters",
         "threshold",
         "sample_rate",
         "class_weight",
@@ -224,6 +226,8 @@ def _order(key: str | None, sample_key: str | None) -> str:
 def _readable(name: str, value: object) -> object:
     if name == "class_weight" and isinstance(value, dict):
         return f"given for {len(value.get('weights', ()))} classes"  # which, ``--json`` says
+    if name == "learner_parameters" and isinstance(value, dict):
+        return ", ".join(f"{k}={_decimal(v, 0.0)}" for k, v in sorted(value.items())) or "none"
     return (
         value
         if name not in _FLOATS or value in (None, "row")

@@ -184,6 +184,22 @@ class ModelOptions:
         float | None,
         typer.Option(help="The regulariser of the logistic loss. [default: 0.1 with --schema, 0.01 without]"),
     ] = None
+    learner: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Train a learner on the stored rows in place of the linear weights: lightgbm, hist_gradient_boosting, "
+            "random_forest, extra_trees, sklearn_logistic, sklearn_ridge, xgboost or hessboost. Trees see raw columns.",
+        ),
+    ] = None
+    set: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="PARAMETER=VALUE",
+            help="With --learner: set a parameter of it, such as num_leaves=31. Repeat it for several.",
+        ),
+    ] = None
     class_weight: Annotated[
         list[str] | None,
         typer.Option(help="`balanced`, or LABEL=WEIGHT; repeat the latter for each class.", metavar="WEIGHT"),
@@ -234,7 +250,12 @@ class ModelOptions:
             refuse_options(
                 {"random_state": self.random_state}, "is the key of the hashed order, and --order given has none"
             )
-        linear = "kappa", "horizon", "intercept", "loss", "alpha", "sample_rate", "class_weight"
+        linear = "kappa", "horizon", "intercept", "loss", "alpha", "sample_rate", "class_weight", "learner"
+        settings = _settings(given.pop("set", None))
+        if self.learner is None:
+            refuse_options({"set": self.set}, "is for --learner: name one")
+        else:
+            given["learner"] = {"learner": self.learner, **settings} if settings else self.learner
         if self.kernel is None:
             refuse_options({"gamma": self.gamma}, "is for kernels: name one with --kernel")
         else:
@@ -414,6 +435,8 @@ def learn(
 
     - `erasable learn data.csv --id row_id --selection independent --rate 0.1 -o model.erasable`
 
+    - `erasable learn raw.csv --schema schema.toml --learner lightgbm --set num_leaves=15 -o model.erasable`
+
     - `erasable learn homes.csv --target price --target-range 0:1000000 --id home -o prices.erasable`
 
     - `erasable learn "s3://visits/*.parquet" --engine dask --scheduler tcp://10.0.0.1:8786 --id row_id -o m.erasable`
@@ -514,6 +537,29 @@ def _numbers_by_label(given: list[str] | None, advice: str) -> dict[str, float] 
     if len(numbers) < len(given):
         raise ConfigurationError(f"{advice.split()[0]} names a class twice: give each once.")
     return numbers
+
+
+def _settings(given: list[str] | None) -> dict[str, Any]:
+    """Parse ``--set``: numbers, true, false and none are read as such, anything else as a word."""
+    found: dict[str, Any] = {}
+    for text in given or ():
+        name, equals, value = text.partition("=")
+        if not (name and equals and value) or name in found:
+            raise ConfigurationError("--set must be PARAMETER=VALUE, once for each parameter.")
+        found[name] = _plain_value(value)
+    return found
+
+
+def _plain_value(text: str) -> Any:
+    words = {"true": True, "false": False, "none": None}
+    if text.lower() in words:
+        return words[text.lower()]
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
 
 
 def _read_moments(path: Path) -> Any:

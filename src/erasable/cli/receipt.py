@@ -39,18 +39,20 @@ def verify(
 
     public_key = read_public_key(key)
     receipt = check_receipt(read_receipt_text(file), public_key)
-    rows = None if state is None else _check_model(receipt, state, quiet=as_json)
+    rows, learner = (None, None) if state is None else _check_model(receipt, state, quiet=as_json)
     if as_json:
         checked = {"signature": True, "keyid": public_key.keyid, "signatures": receipt.signatures}
         model = None if rows is None else {"digest": receipt.state_after, "verified": True, "core_rows": rows}
+        if model is not None and learner is not None:
+            model["learner"] = learner
         print_json({"checked": {**checked, "state": model}, "statement": receipt.as_json()})
         return
-    _show(receipt, public_key.keyid, rows)
+    _show(receipt, public_key.keyid, rows, learner)
 
 
-def _check_model(receipt: Receipt, path: Path, *, quiet: bool) -> int:
-    """Verify the model that the receipt is about, and return how many rows it stores."""
-    from erasable.audit.receipts import check_state
+def _check_model(receipt: Receipt, path: Path, *, quiet: bool) -> tuple[int, str | None]:
+    """Verify the model that the receipt is about; return how many rows it stores, and what was found of its learner."""
+    from erasable.audit.receipts import check_state, compare_learner
     from erasable.operations.verify import verify_file
 
     try:
@@ -59,10 +61,10 @@ def _check_model(receipt: Receipt, path: Path, *, quiet: bool) -> int:
     except StateFormatError as error:
         raise OtherStateError(f"the state is not the one this receipt is about: {error}") from error
     check_state(receipt, report.digest)
-    return int(report.core_rows)
+    return int(report.core_rows), compare_learner(receipt, report.learner)
 
 
-def _show(receipt: Receipt, keyid: str, rows: int | None) -> None:
+def _show(receipt: Receipt, keyid: str, rows: int | None, learner: str | None) -> None:
     """Print what was checked, and what the receipt states."""
     from erasable.core.names import told_spelling
 
@@ -73,6 +75,7 @@ def _show(receipt: Receipt, keyid: str, rows: int | None) -> None:
     else:
         checks.append(("state", "the model is the state after"))
         checks.append(("verified", f"{rows} core rows learnt again give the same state"))
+        checks += [] if learner is None else [("learner", learner)]
     statement = receipt.as_json()["predicate"]
     said = [
         ("request", receipt.request_id),
@@ -83,6 +86,7 @@ def _show(receipt: Receipt, keyid: str, rows: int | None) -> None:
         ("completed", statement["completedAt"]),
         ("state before", receipt.state_before or "left out"),
         ("state after", receipt.state_after),
+        *([] if receipt.learner is None else [("learner", " ".join(str(receipt.learner).split()))]),
         ("guarantee", receipt.guarantee),
         ("made with", f"erasable {receipt.erasable_version}, state format {receipt.format_version}"),
     ]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 from erasable.cli._shared import Bars, Json, ModelPath, print_json, say
 from erasable.errors import StateFormatError, VerificationError
 
@@ -29,7 +27,7 @@ def verify(
     except StateFormatError as error:
         raise VerificationError(str(error)) from error
     if as_json:
-        print_json({"model": str(model), "verified": True, **asdict(report)})
+        print_json({"model": str(model), "verified": True, **report.as_json()})
         return
     for line in str(report).splitlines():
         say(line)

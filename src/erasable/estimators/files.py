@@ -16,7 +16,7 @@ from erasable.estimators.kernel import ErasableKernelClassifier
 from erasable.estimators.linear import ErasableClassifier, ErasableRegressor
 from erasable.models.configuration import order_of
 from erasable.models.files import Code, mark_of, read_model
-from erasable.models.heads import Logistic, Regression, Squared
+from erasable.models.heads import Learner, LearnerRegression, Logistic, Regression, Squared
 from erasable.models.model import Model
 from erasable.models.selections import Independent, IndependentSelection, KernelDisagreement, KernelPoints, Leverage
 
@@ -116,7 +116,8 @@ def _made_for(model: Model) -> ErasableEstimator:
             **(_independent(selection) if isinstance(selection, IndependentSelection) else {}),
             **order_of(c.order_key),
         )
-    if not (isinstance(selection, Leverage | Independent) and isinstance(head, Squared | Logistic | Regression)):
+    heads = Squared | Logistic | Regression | Learner
+    if not (isinstance(selection, Leverage | Independent) and isinstance(head, heads)):
         raise ConfigurationError("no estimator has this selection with this head: read it with erasable.models.files.")
     grid = selection.grid
     selecting: dict[str, Any] = {
@@ -132,9 +133,13 @@ def _made_for(model: Model) -> ErasableEstimator:
         selecting |= order_of(c.order_key, selection.sample_key)
     else:
         selecting |= _independent(selection) | order_of(c.order_key)
-    if isinstance(head, Regression):
+    if isinstance(head, Learner):
+        selecting["learner"] = {"learner": head.learner, **dict(head.parameters)} if head.parameters else head.learner
+    if isinstance(head, Regression | LearnerRegression):
         one = len(set(head.target_ranges)) == 1
         return ErasableRegressor(head.target_ranges[0] if one else head.target_ranges, **selecting)
+    if isinstance(head, Learner):
+        return ErasableClassifier(classes=c.classes, **selecting)
     return ErasableClassifier(
         classes=c.classes,
         loss=head.NAME,

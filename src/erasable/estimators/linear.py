@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -13,9 +14,11 @@ from erasable.core.layout import Buffer
 from erasable.errors import ConfigurationError, InputError
 from erasable.estimators.base import ErasableClassifierBase, ErasableEstimator
 from erasable.estimators.table_encoder import TableEncoder
+from erasable.estimators.trained import Named, named_learner, try_out
 from erasable.features import TABLES, TEXTS, as_texts
 from erasable.models.configuration import check_unchanged, configure, map_of, warn_of_signs
 from erasable.models.files import Fetch, from_files
+from erasable.models.heads.learner import Learner, learner_guarantee
 from erasable.models.heads.linear import functions_of, linear_guarantee
 from erasable.models.model import Model
 from erasable.models.reports import Guarantee
@@ -27,6 +30,7 @@ class LinearEstimator(ErasableEstimator):
 
     FORMAT: ClassVar[str] = "erasable-linear"
     selection: str
+    learner: object = None  # subclasses that take one set it
     _tensors = True
 
     # -- learning ------------------------------------------------------------------------------------------------
@@ -89,10 +93,20 @@ class LinearEstimator(ErasableEstimator):
         if isinstance(self, RegressorMixin):
             n_targets = y.shape[1] if y.ndim > 1 else 1
         self._check_parameters(classes)
+        named = self.learner_named
+        if named is not None:
+            try_out(*named, classifies=n_targets is None)
         columns = X.shape[1] if X.ndim > 1 else None  # texts have no columns
         configuration = configure(self, columns, X.shape[0], classes, streaming=streaming, n_targets=n_targets)
         warn_of_signs(configuration.grid)
         return Model(configuration, map_of(self))
+
+    @property
+    def learner_named(self) -> Named | None:
+        """The name and the parameters of the learner; None without one. Raises ConfigurationError."""
+        if self.learner is None:
+            return None
+        return named_learner(self.learner, classifies=not isinstance(self, RegressorMixin))
 
     def _check_parameters(self, classes: object) -> None:
         """Raise ConfigurationError for arguments that contradict each other."""
@@ -120,18 +134,27 @@ class LinearEstimator(ErasableEstimator):
         """Exact system-aware unlearning, bitwise, and what a feature map makes you see to."""
         if self.__sklearn_is_fitted__():
             return self._model.guarantee
+        if self.learner is not None:
+            return learner_guarantee(independent=self.selection == "independent")
         return linear_guarantee(map_of(self), independent=self.selection == "independent")
 
     @property
     def coef_(self) -> Float64s:
         """Weights of the features, for rows as ``scaling`` leaves them."""
-        coefficients: Float64s = functions_of(self._fitted("coef_"))[0]
+        coefficients: Float64s = functions_of(self._linear("coef_"))[0]
         return coefficients
 
     @property
     def intercept_(self) -> Any:
         """The constant that is added to each score or prediction."""
-        return functions_of(self._fitted("intercept_"))[1]
+        return functions_of(self._linear("intercept_"))[1]
+
+    def _linear(self, attribute: str) -> Model:
+        """Return the model, if its head is linear; AttributeError otherwise, as scikit-learn expects."""
+        model = self._fitted(attribute)
+        if isinstance(model.head, Learner):
+            raise AttributeError(f"a model with a learner has no {attribute}.")
+        return model
 
     @property
     def threshold_(self) -> float:
@@ -229,6 +252,12 @@ class ErasableClassifier(LinearEstimator, ErasableClassifierBase):
     alpha : float, optional
         The regulariser of the logistic loss, held on the grid's resolution like ``capacity``. By default 0.1
         behind a schema and 0.01 otherwise. Not for the squared loss, whose regulariser is the capacity.
+    learner : str, dict or estimator, optional
+        Train this on the core rows in place of a linear head: ``"lightgbm"``, ``"hist_gradient_boosting"``,
+        ``"random_forest"``, ``"extra_trees"``, ``"sklearn_logistic"``, ``"xgboost"``, ``"hessboost"``; such an
+        estimator, unfitted; or a dictionary with the name as ``learner`` and its parameters. Trees see raw columns,
+        as the schema reads them, and rows are selected by their encoded form. The state holds the name, the parameters
+        and the rows, never the fitted learner, which is trained when it is first needed. See docs/learners.md.
     class_weight : None, "balanced" or dict from labels to weights, default=None
         With the logistic loss rows count as often as the weight of their class says. With the squared loss it moves the
         decision alone: see docs/exactness.md. ``"balanced"`` is a function of the surviving core rows: all their
@@ -311,6 +340,7 @@ class ErasableClassifier(LinearEstimator, ErasableClassifierBase):
         grid_bits: int = 15,
         loss: str = "logistic",
         alpha: float | None = None,
+        learner: object = None,
         class_weight: object = None,
         sample_rate: float = 0.0,
         order: str = "hashed",
@@ -334,6 +364,7 @@ class ErasableClassifier(LinearEstimator, ErasableClassifierBase):
         self.grid_bits = grid_bits
         self.loss = loss
         self.alpha = alpha
+        self.learner = learner
         self.class_weight = class_weight
         self.sample_rate = sample_rate
         self.order = order
@@ -375,6 +406,15 @@ class ErasableClassifier(LinearEstimator, ErasableClassifierBase):
         return self
 
     def _check_parameters(self, classes: object) -> None:
+        if self.learner is not None:
+            usual = inspect.signature(ErasableClassifier).parameters
+            given = [n for n in ("loss", "alpha", "class_weight") if getattr(self, n) != usual[n].default]
+            if given:
+                raise ConfigurationError(
+                    f"{' and '.join(given)} are for the linear heads, and learner= names another head: leave one of "
+                    "them out. Weights of classes are a parameter of the learner."
+                )
+            return
         if self.alpha is not None and self.loss == "squared":
             raise ConfigurationError(
                 'alpha is the regulariser of loss="logistic", and that of loss="squared" is the capacity: leave alpha '
@@ -405,6 +445,8 @@ class ErasableRegressor(RegressorMixin, LinearEstimator):
     threshold, kappa, horizon, selection, rate, moments, fit_intercept, scaling, feature_map, feature_names, grid_bits,
     sample_rate
         As in ``ErasableClassifier``.
+    learner : str, dict or estimator, optional
+        As in ``ErasableClassifier``, with regressors, and ``"sklearn_ridge"`` in place of ``"sklearn_logistic"``.
     order, random_state, engine
         As in ``ErasableClassifier``.
 
@@ -449,6 +491,7 @@ class ErasableRegressor(RegressorMixin, LinearEstimator):
         feature_map: object = None,
         feature_names: object = None,
         grid_bits: int = 15,
+        learner: object = None,
         sample_rate: float = 0.0,
         order: str = "hashed",
         random_state: int = 0,
@@ -467,6 +510,7 @@ class ErasableRegressor(RegressorMixin, LinearEstimator):
         self.feature_map = feature_map
         self.feature_names = feature_names
         self.grid_bits = grid_bits
+        self.learner = learner
         self.sample_rate = sample_rate
         self.order = order
         self.random_state = random_state

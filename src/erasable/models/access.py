@@ -27,12 +27,16 @@ from erasable.models.configuration import schema_in, spelling_in
 from erasable.models.inputs import ONE, Names, as_keys, as_requested, same_kind, spelt_keys
 from erasable.models.selections.leverage import read_grid
 from erasable.models.state import State
-from erasable.schemas import DecodedCell, Schema, decode_row
+from erasable.schemas import DecodedCell, Schema, decode_raw, decode_row
 
 _EXACT = "each value is that of the row"
 _CELLS = (
     "each cell of the table is told as far as its encoded and rounded row still says it: what it held is within the "
     "bounds, or among those that are listed"
+)
+_AS_READ = (
+    "each value is that of the row as the schema read it: numbers, codes of categories, parts of dates; of texts the "
+    "places that words were hashed into"
 )
 _DIRECTION = "only the direction of a row is stored, all its values divided by one number that is not stored"
 
@@ -159,7 +163,7 @@ def stored_rows(
             1.0 if weights is None else float(weights[i]) / ONE,
             len(set(owners_of(of_rows[i])) - people),
             named_values(meta, rows[[k]]),
-            None if schema is None else decode_cells(schema, read_grid(dict(meta)), rows[[k]]),
+            None if schema is None else _cells(meta, schema, rows[[k]]),
             _shown_values(meta, rows[[k]]),
             _shown_answer(meta, labels[i]),
         )
@@ -167,6 +171,11 @@ def stored_rows(
     ]
     absent = len(asked.difference(of_ids)) + len(people - owners)
     return StoredRows(len(asked) + len(people), absent, found, _what_values_are(meta), bool(owners))
+
+
+def _cells(meta: Mapping[str, Any], schema: Schema, row: Matrix) -> dict[str, DecodedCell]:
+    """What one stored row says of the cells of the raw table."""
+    return decode_raw(schema, row) if "raw_columns" in meta else decode_cells(schema, read_grid(dict(meta)), row)
 
 
 def _answer(meta: Mapping[str, Any], label: Any) -> Any:
@@ -202,7 +211,7 @@ def _rows_in(meta: Mapping[str, Any], tensors: dict[str, npt.NDArray[Any]]) -> M
 
 def _on_grid(meta: Mapping[str, Any]) -> bool:
     """Whether rows are stored on a grid, with a constant at their end if there is an intercept."""
-    return "intercept" in meta
+    return "intercept" in meta and "raw_columns" not in meta
 
 
 def named_values(meta: Mapping[str, Any], row: Matrix) -> dict[str, float]:
@@ -221,7 +230,7 @@ def named_values(meta: Mapping[str, Any], row: Matrix) -> dict[str, float]:
 def _shown_values(meta: Mapping[str, Any], row: Matrix) -> dict[str, str]:
     """The values of :func:`named_values` for people: half a step of the grid is as far as they are known."""
     places, stored = _places(meta, row)
-    halves = _undone(meta, places, np.full(len(places), 0.5)).tolist() if "scaling" in meta else [0.0] * len(places)
+    halves = _undone(meta, places, np.full(len(places), 0.5)).tolist() if _is_rounded(meta) else [0.0] * len(places)
     texts = map(fewest_digits, _undone(meta, places, stored).tolist(), halves)
     return dict(zip(_names_at(meta, places), texts, strict=True))
 
@@ -244,12 +253,17 @@ def _places(meta: Mapping[str, Any], row: Matrix) -> tuple[list[int], Float64s]:
     """The columns and the stored numbers of a row, without the constant of an intercept."""
     if sp.issparse(row):
         return row.indices.tolist(), np.asarray(row.data, dtype=np.float64)
+    if "raw_columns" in meta:
+        known = np.flatnonzero(~np.isnan(row[0]))
+        return known.tolist(), row[0][known]
     stored = row[0][: int(meta["n_features"])] if _on_grid(meta) else row[0]
     return list(range(len(stored))), np.asarray(stored, dtype=np.float64)
 
 
 def _names_at(meta: Mapping[str, Any], places: list[int]) -> list[str]:
-    names = _encoded_names(meta.get("feature_map")) or meta.get("feature_names")
+    schema = schema_in(meta.get("feature_map")) if "raw_columns" in meta else None
+    encoded = _encoded_names(meta.get("feature_map")) if schema is None else schema.raw_names
+    names = encoded or meta.get("feature_names")
     return [str(j) if names is None else names[j] for j in places]
 
 
@@ -287,9 +301,14 @@ def _encoded_names(feature_map: str | None) -> list[str] | None:
     return None if schema is None else schema.feature_names_out()
 
 
+def _is_rounded(meta: Mapping[str, Any]) -> bool:
+    """Whether stored numbers were scaled and rounded."""
+    return "scaling" in meta and "raw_columns" not in meta
+
+
 def _undone(meta: Mapping[str, Any], places: list[int], stored: Float64s) -> Float64s:
     """Stored numbers divided by the steps of the grid and multiplied by the scales that columns were divided by."""
-    if "scaling" not in meta:  # stored as they came, or as a function class made them
+    if not _is_rounded(meta):  # stored as they came, or as a function class made them
         return stored
     scaling = read_scaling(meta["scaling"])
     scales = np.asarray(scaling)[places] if isinstance(scaling, tuple) else scaling if isinstance(scaling, float) else 1
@@ -307,7 +326,9 @@ def _steps(meta: Mapping[str, Any]) -> int:
 def _what_values_are(meta: Mapping[str, Any]) -> str:
     if meta["format"] == "erasable-general":
         return "the numbers that the function class of the model makes of a row"
-    if "scaling" not in meta:
+    if "raw_columns" in meta and schema_in(meta.get("feature_map")) is not None:
+        return _AS_READ
+    if not _is_rounded(meta):
         return _EXACT
     scaling = read_scaling(meta["scaling"])
     by_row = _on_grid(meta) and read_grid(dict(meta)).normalises

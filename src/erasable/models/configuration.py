@@ -29,10 +29,11 @@ from erasable.core.sums import regulariser
 from erasable.core.target_grid import Range, check_range
 from erasable.errors import ConfigurationError, InputError, InputTypeError, StateFormatError
 from erasable.features import TABLES, AbsentMap, FeatureMap
-from erasable.models.heads import Logistic, Regression, Squared
+from erasable.models.heads import Learner, LearnerRegression, Logistic, Regression, Squared
+from erasable.models.heads.allowed import LEARNERS
 from erasable.models.heads.linear import plain_class_weights
 from erasable.models.inputs import label_type, pick
-from erasable.models.selections import GridSelection, Independent, Leverage
+from erasable.models.selections import GridSelection, Independent, Leverage, RawColumns, RawStorage, storing_raw
 from erasable.models.selections.leverage import _LARGEST_KEY, check_order_key
 from erasable.models.strategies import Head, Selection
 from erasable.validation import (
@@ -154,9 +155,9 @@ def configure(
     else:
         selection = independent_of(given, columns, fixed)  # type: ignore[arg-type]
         fixed = fixed if selection.class_shares is None else tuple(label for label, _ in selection.class_shares)
-    head: Any = head_of(given, selection) if n_targets is None else Regression(target_ranges(given, n_targets))
+    head: Any = head_of(given, selection) if n_targets is None else regression_of(given, n_targets)
     return Configuration(
-        selection,
+        stored_for(given, selection, feature_map),
         head,
         fixed,
         None if feature_map is not None else names_of_features(given, selection.n_features),
@@ -251,8 +252,39 @@ def _class_shares(given: Arguments, classes: tuple[Label, ...] | None) -> tuple[
     return tuple((label, by_label[label]) for label in ordered)
 
 
-def head_of(given: Arguments, selection: GridSelection) -> Squared | Logistic:
+def learner_in(given: Arguments) -> tuple[str, tuple[tuple[str, Any], ...]] | None:
+    """The name and the parameters of the learner that these arguments name; None without one."""
+    found: tuple[str, tuple[tuple[str, Any], ...]] | None = getattr(given, "learner_named", None)
+    return found
+
+
+def stored_for(given: Arguments, selection: Any, feature_map: FeatureMap | None) -> Any:
+    """The selection with rows stored as the learner in these arguments sees them, if there is one.
+
+    Raises ConfigurationError for a feature map that is no schema, whose raw rows cannot be stored.
+    """
+    named = learner_in(given)
+    if named is None or not LEARNERS[named[0]].sees_raw:
+        return selection
+    if feature_map is not None and not hasattr(feature_map, "raw_names"):
+        raise ConfigurationError(
+            f"the learner {named[0]} sees raw columns, and only a schema reads them: leave feature_map out, give a "
+            "Schema, or use sklearn_logistic or sklearn_ridge."
+        )
+    return storing_raw(selection, RawColumns.of(feature_map, selection.n_features))  # type: ignore[arg-type]
+
+
+def regression_of(given: Arguments, n_targets: int) -> Regression | LearnerRegression:
+    """The head of a regressor."""
+    named, ranges = learner_in(given), target_ranges(given, n_targets)
+    return Regression(ranges) if named is None else LearnerRegression(*named, ranges)
+
+
+def head_of(given: Arguments, selection: GridSelection) -> Squared | Logistic | Learner:
     """The head of a classifier."""
+    named = learner_in(given)
+    if named is not None:
+        return Learner(*named)
     class_weight = plain_class_weights(given.class_weight)
     if choice(given.loss, "loss", LOSSES) == "squared":
         return Squared(class_weight)
@@ -313,6 +345,10 @@ def map_of(given: Arguments) -> FeatureMap | None:
             f"feature_map must be a FeatureMap, such as RandomFourierFeatures, HashedText or a Schema; got "
             f"{type(feature_map).__name__}. Wrap a function of your own in FrozenMap."
         )
+    named = learner_in(given)
+    if named is not None and LEARNERS[named[0]].sees_raw:
+        found: FeatureMap | None = getattr(feature_map, "keeping_raw", feature_map)
+        return found
     return feature_map
 
 
@@ -343,7 +379,11 @@ def warn_of_signs(grid: Grid) -> None:
 def check_unchanged(given: Arguments, c: Configuration, classes: ColumnLike = None) -> None:
     """Raise ConfigurationError for arguments of a linear estimator that name another configuration than the model's."""
     changed = _changed_selection(given, c)
-    if isinstance(c.head, Regression):
+    named, held = learner_in(given), isinstance(c.head, Learner)
+    if (named is not None) != held or (held and named != (c.head.learner, c.head.parameters)):
+        changed.append("learner")
+        refuse_changed(changed)
+    if not c.head.classifies:
         if target_ranges(given, len(c.head.target_ranges)) != c.head.target_ranges:
             changed.append("target_range")
         refuse_changed(changed)
@@ -364,7 +404,7 @@ def check_unchanged(given: Arguments, c: Configuration, classes: ColumnLike = No
 def _changed_selection(given: Arguments, c: Configuration) -> list[str]:
     """Which arguments of the selection, and of the columns, name something else than the configuration has."""
     selection, grid = c.selection, c.grid
-    if getattr(given, "selection", "leverage") != selection.NAME:
+    if (getattr(given, "selection", "leverage") == "independent") != selection.independent:
         return ["selection"]
     changed = []
     feature_map = map_of(given)
@@ -378,7 +418,8 @@ def _changed_selection(given: Arguments, c: Configuration) -> list[str]:
     if names_of_features(given, grid.n_features) not in (None, c.feature_names):
         changed.append("feature_names")
     if isinstance(selection, Independent):
-        if not changed and independent_of(given, grid.n_features, c.classes) != selection:
+        given_now = None if changed else independent_of(given, grid.n_features, c.classes)
+        if given_now is not None and stored_for(given, given_now, feature_map) != selection:
             changed.append("rate, moments, balance, class_shares or random_state")
         return changed
     rate, sample_key = sample_of(given)
@@ -523,7 +564,7 @@ def stored_map(configuration: Configuration) -> FeatureMap | None:
         return AbsentMap(canonical_json(described), configuration.selection.n_features)
     if schema.n_features_out != configuration.selection.n_features:
         raise StateFormatError("not a state: its schema is damaged.")
-    return schema
+    return schema.keeping_raw if isinstance(configuration.selection, RawStorage) else schema
 
 
 def described_schema(text: str) -> Schema | None:

@@ -76,7 +76,7 @@ def files_of(state: State) -> Files:
     *Law*: a pure function of the state.
     """
     sizes = np.zeros(0, dtype=np.int64)
-    if state.layout.shardable and state.configuration.selection.grid is not None:
+    if state.layout.shardable and state.configuration.selection.storage_grid is not None:
         sizes = row_sizes(state.rows, state.configuration.grid)
     if sizes.sum() <= LARGEST_FILE:
         return Files(state.pieces)

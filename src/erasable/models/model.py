@@ -8,6 +8,7 @@ leave no trace.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from os import PathLike
 from typing import Any, NamedTuple, Self, TypeVar
@@ -101,7 +102,7 @@ class Model:
     def __init__(self, configuration: Configuration, feature_map: FeatureMap | None = None) -> None:
         selection, head = configuration.selection, configuration.head
         self.configuration, self.feature_map = configuration, feature_map
-        self.core = CoreRows(selection.empty(), grid=selection.grid, classed=head.classifies)
+        self.core = CoreRows(selection.empty(), grid=selection.storage_grid, classed=head.classifies)
         self.sums = ExactSums(configuration) if head.keeps_sums else None
         self.cache: dict[str, Any] = {}
         self.version_token: object | None = object()
@@ -113,7 +114,8 @@ class Model:
         model = cls(c, feature_map)
         weights = None if state.row_weights is None else state.row_weights.tolist()
         names = state.ids, state.subjects, state.labels
-        model.core = CoreRows(state.rows.copy(), *names, c.selection.grid, weights, classed=c.head.classifies)
+        grid = c.selection.storage_grid
+        model.core = CoreRows(state.rows.copy(), *names, grid, weights, classed=c.head.classifies)
         model.sums = ExactSums.read(c, state.labels, state.derived) if c.head.keeps_sums else None
         model.cache = c.head.cache_from(state)
         return model
@@ -412,8 +414,8 @@ class Model:
         report = (state or self.snapshot()).verify(progress)
         if not self.core.tables_agree():
             raise VerificationError("the tables that find rows by id, subject or class do not name the stored rows.")
-        self.head.verify(self)
-        return report
+        learner = self.head.verify(self)
+        return report if learner is None else replace(report, learner=learner)
 
     @property
     def order_key(self) -> int | None:

@@ -318,6 +318,37 @@ def warn_of_emptied_classes(emptied: int, *, fixable: bool = True, stacklevel: i
 
 
 @dataclass(frozen=True)
+class TrainedLearner:
+    """What a learner became when it was trained on the core rows. No state holds it.
+
+    Attributes
+    ----------
+    name : str
+        The name of the learner, such as ``"lightgbm"``.
+    library, version : str
+        The library that trained it.
+    digest : str
+        SHA-256 of the fitted learner: the same for the same core rows, library version and platform.
+    compared : bool
+        Whether a learner that had been trained before was compared with it, and had the same bits.
+    """
+
+    name: str
+    library: str
+    version: str
+    digest: str
+    compared: bool = False
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {"name": self.name, "library": self.library, "version": self.version, "sha256": self.digest}
+
+    def __str__(self) -> str:
+        again = "again, with the same bits" if self.compared else "on the core rows"
+        return f"{self.name} trained {again} ({self.library} {self.version})\nlearner digest {self.digest}"
+
+
+@dataclass(frozen=True)
 class VerifyReport:
     """What was recomputed, all of it found identical.
 
@@ -331,18 +362,27 @@ class VerifyReport:
         Weights solved for anew and compared bit for bit. Models that store none derive them from the rows.
     digest : str
         SHA-256 of the recomputed state, equal to that of the model's.
+    learner : TrainedLearner or None
+        For a model with a learner: what training it again on the core rows gave.
     """
 
     core_rows: int
     sums: int
     weights: int
     digest: str
+    learner: TrainedLearner | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values for JSON; an entry for the learner where there is one."""
+        learner = {} if self.learner is None else {"learner": self.learner.as_json()}
+        return {name: value for name, value in vars(self).items() if name != "learner"} | learner
 
     def __str__(self) -> str:
         recomputed = f"; {self.sums:,} sums and {self.weights:,} weights recomputed, all identical"
+        learner = "" if self.learner is None else f"\n{self.learner}"
         return (
             f"verified: {self.core_rows:,} core rows replayed and selected again{recomputed if self.sums else ''}\n"
-            f"state digest {self.digest}"
+            f"state digest {self.digest}{learner}"
         )
 
 

@@ -77,7 +77,9 @@ class Rows:
         sizes: npt.NDArray[np.float64]
         X = self.X.rows if isinstance(self.X, EncodedTable) else self.X
         if sp.issparse(X):
-            sizes = np.diff(X.indptr) * float(X.data.itemsize + X.indices.itemsize) + 8.0
+            raw = getattr(self.X, "raw", None)
+            raw_bytes = 0 if raw is None else 8 * raw.shape[1]
+            sizes = np.diff(X.indptr) * float(X.data.itemsize + X.indices.itemsize) + (8.0 + raw_bytes)
         elif X.dtype == object:
             sizes = np.fromiter(map(sys.getsizeof, X), dtype=np.float64, count=len(self))
         else:

@@ -292,7 +292,7 @@ class State:
     derived: Derived = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.configuration.selection.grid is not None:
+        if self.configuration.selection.storage_grid is not None:
             object.__setattr__(self, "rows", laid_out(self.rows, self.configuration.grid))
 
     @classmethod

@@ -20,7 +20,7 @@ from erasable.core.layout import Tensors
 from erasable.core.names import Label
 from erasable.core.selector import Decisions, Progress
 from erasable.models.inputs import Labels, Names, RowWeights, array_of
-from erasable.models.reports import Guarantee
+from erasable.models.reports import Guarantee, TrainedLearner
 
 if TYPE_CHECKING:
     from erasable.features import FeatureMap
@@ -56,7 +56,12 @@ class Selection(ABC):
     NAME: ClassVar[str]  # in files of format version 2
     MEASURE: ClassVar[str] = "disagreement"  # the quantity that is compared with the threshold
     independent: ClassVar[bool] = False  # whether a row is kept or not by itself; core rows then lie in hash order
-    grid: Any  # a Grid for rows that may be stored sparse, otherwise None
+    grid: Any  # a Grid for rows that are selected on one, otherwise None
+
+    @property
+    def storage_grid(self) -> Any:
+        """The Grid of stored rows, which may then be sparse; None for dense rows of any other numbers."""
+        return self.grid
 
     @property
     def one_by_one(self) -> bool:
@@ -176,6 +181,7 @@ class Head(ABC):
     classifies: ClassVar[bool] = True  # whether labels are classes; otherwise they are targets, which are numbers
     takes_weights: ClassVar[bool] = False  # whether rows may have weights
     keeps_sums: ClassVar[bool] = False  # whether exact sums of the rows are kept: then it is a LinearHead
+    any_selection: ClassVar[bool] = False  # whether any selection of rows on a grid goes with it
     trains_at_once: ClassVar[bool] = False  # whether it is fitted by ``learn`` and ``forget``, and not on first use
     class_weight: ClassWeights = None
 
@@ -246,8 +252,9 @@ class Head(ABC):
     def check_verifiable(self) -> None:  # noqa: B027
         """Raise VerificationError if nothing is promised of the state."""
 
-    def verify(self, model: Model) -> None:  # noqa: B027
-        """Compare what no state holds, such as a fitted learner, with what the core rows give."""
+    def verify(self, model: Model) -> TrainedLearner | None:
+        """Compare what no state holds, such as a fitted learner, with what the core rows give; return what it is."""
+        return None
 
     def classes(self, model: Model) -> tuple[Label, ...]:
         """The classes that can be predicted: those the caller fixed, or those of the core rows."""

@@ -23,7 +23,7 @@ from erasable.errors import (
     VerificationError,
 )
 from erasable.models.files import read_model
-from erasable.models.reports import VerifyReport
+from erasable.models.reports import TrainedLearner, VerifyReport
 from erasable.models.selections import Independent
 from erasable.operations.inspect import inspect
 from erasable.operations.verify import code_in
@@ -97,6 +97,8 @@ class Evidence:
         Whether learning the stored rows from nothing gives the stored state.
     sums, weights : int
         How many were compared in that.
+    learner : TrainedLearner or None
+        What training the learner of the model on the stored rows gave, if it has one.
     receipts : tuple of FiledReceipt
         In the order of their completion.
     no_receipts, copies : int
@@ -125,6 +127,7 @@ class Evidence:
     verified: bool
     sums: int
     weights: int
+    learner: TrainedLearner | None = None
     receipts: tuple[FiledReceipt, ...] = ()
     no_receipts: int = 0
     keyids: tuple[str, ...] = ()
@@ -259,11 +262,11 @@ def _checked_model(
     model, _ = read_model(path, code_in(like))
     try:
         report = model.verify(progress) if report is None else report
-        verified, sums, weights = True, report.sums, report.weights
+        verified, sums, weights, learner = True, report.sums, report.weights, report.learner
         if report.digest != about.digest:
             raise ChangedMeanwhileError("the model changed while it was being read: make the pack again.")
     except (VerificationError, StateFormatError):  # `verify` reports what differs
-        verified, sums, weights = False, 0, 0
+        verified, sums, weights, learner = False, 0, 0, None
     about_model = {
         name: getattr(about, name) for name in ("kind", "core_rows", "features", "classes", "bytes", "digest")
     }
@@ -276,6 +279,7 @@ def _checked_model(
         verified=verified,
         sums=sums,
         weights=weights,
+        learner=learner,
         **about_model,
     )
 

@@ -17,6 +17,7 @@ from erasable import store
 from erasable.core.layout import read_json, read_meta
 from erasable.errors import ChangedMeanwhileError, ConfigurationError, InputTypeError, NoRowsError, StateFormatError
 from erasable.models.files import read_header
+from erasable.models.heads import Learner
 from erasable.models.heads.linear import LinearHead
 from erasable.models.model import is_model, model_behind
 from erasable.operations.onnx_graph import STAMP, Linear, graph_file, not_raw
@@ -193,6 +194,11 @@ def _form(path: Path, form: str | None) -> str:
 def _linear(clf: object) -> Linear:
     """Return all that predicting takes, from one state of the model."""
     model = model_behind(clf, "export") if is_model(clf) else None
+    if model is not None and isinstance(model.configuration.head, Learner):
+        raise InputTypeError(
+            f"a model with the learner {model.configuration.head.learner} cannot be exported: its library writes no "
+            "ONNX itself, and the learner sees raw columns. Predict with the model, or use a linear head."
+        )
     if model is None or not isinstance(model.configuration.head, LinearHead):
         raise InputTypeError(
             f"export needs a linear model, ErasableClassifier or ErasableRegressor; got {type(clf).__name__}. Other "

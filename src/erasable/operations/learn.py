@@ -295,6 +295,8 @@ class _Task:
         if model is not None:
             self.schema = agreed_schema(model, self.schema)
             self._check_subject(model)
+        elif self.schema is not None and self.parameters.get("learner") is not None:
+            self.schema = self.schema.keeping_raw
         types = self._types(model)
         self.targets = columns.targets or (() if self.schema is None else self.schema.names_of("target"))
         regression = self._is_regression(model)
@@ -488,6 +490,8 @@ class _Task:
     def _new_estimator(self, regression: bool) -> ErasableEstimator:
         """Return an unfitted estimator for the table."""
         given, names = self.parameters, self.stream.feature_names
+        if given.get("learner") is not None and given.get("loss") is not None:
+            raise ConfigurationError("loss= and learner= each name a head of the model: leave one of them out.")
         if "kernel" in given:
             if self.schema is not None:
                 raise ConfigurationError("schema= is for linear models: leave it out, or kernel=.")
@@ -518,7 +522,7 @@ class _Task:
         estimator: ErasableEstimator = estimator_of(model)
         if given.keys() - estimator.get_params().keys():
             raise ConfigurationError(
-                "kappa=, horizon=, fit_intercept= and sample_rate= are for linear models, loss=, alpha= and "
+                "kappa=, horizon=, fit_intercept=, sample_rate= and learner= are for linear models, loss=, alpha= and "
                 "class_weight= for linear classifiers: leave them out here."
             )
         if given.keys() & {"kappa", "horizon"}:

@@ -38,6 +38,7 @@ from erasable.models.passes import BUDGET_BYTES, Ahead
 from erasable.models.reports import (
     ForgetReport,
     LearnReport,
+    TrainedLearner,
     VerifyReport,
     thinned,
     warn_of_emptied_classes,
@@ -406,8 +407,7 @@ class ModelFile:
                 if rewriting and not leaving:
                     model.drop_caches()  # weights are solved for again, as after a change
                 state = model.snapshot() if rewriting or signing else None
-                if signing:
-                    model.verify(state=state)
+                learner = model.verify(state=state).learner if signing else None
                 if rewriting and state is not None:
                     self._cache.write(writer, state, digests=digests, announce=self.announce)
                 else:
@@ -416,7 +416,7 @@ class ModelFile:
                 after = None if not digests else before if not leaving or state is None else state.digest
             for ticket, counts in zip(batch, found, strict=True):
                 if not ticket.done:
-                    ticket.settle(self._reports(ticket, counts, model, before, after, lost))
+                    ticket.settle(self._reports(ticket, counts, model, (before, after), lost, learner))
         except Exception as error:
             for ticket in batch:
                 ticket.settle(error)
@@ -430,10 +430,11 @@ class ModelFile:
         ticket: Ticket,
         counts: Counts,
         model: Model,
-        before: str | None,
-        after: str | None,
+        digests: tuple[str | None, str | None],
         lost: tuple[int, int],
+        learner: TrainedLearner | None,
     ) -> list[ForgetReport]:
+        before, after = digests
         return [
             ForgetReport(
                 asked,
@@ -444,12 +445,14 @@ class ModelFile:
                 classes_thinned=lost[1] if removed else 0,
                 digest_after=after if ticket.digests else None,
                 digest_before=before if ticket.digests else None,
-                receipt=self._receipt(request, before, after, model),
+                receipt=self._receipt(request, before, after, model, learner),
             )
             for request, (asked, removed, absent) in zip(ticket.requests, counts, strict=True)
         ]
 
-    def _receipt(self, request: Request, before: str | None, after: str | None, model: Model) -> str | None:
+    def _receipt(
+        self, request: Request, before: str | None, after: str | None, model: Model, learner: TrainedLearner | None
+    ) -> str | None:
         if self._key is None or after is None:
             return None
         receipt = Receipt(
@@ -460,6 +463,7 @@ class ModelFile:
             requested_at=request.requested_at,
             request_id=str(uuid.uuid4()) if request.request_id is None else request.request_id,
             normalisation=model.spelling or None,
+            learner=learner,
         )
         return make_receipt(self._key, receipt)
 

@@ -8,7 +8,7 @@ from erasable.schemas.cells import canonical_text
 from erasable.schemas.columns import Category, Number, Ordered, YesNo
 from erasable.schemas.crosses import Cross
 from erasable.schemas.dates import Date, Time
-from erasable.schemas.decode import DecodedCell, decode_row
+from erasable.schemas.decode import DecodedCell, decode_raw, decode_row
 from erasable.schemas.draft import Draft, draft_schema
 from erasable.schemas.encode import EncodedTable, EncodingReport
 from erasable.schemas.schema import Role, Schema
@@ -31,6 +31,7 @@ __all__ = [
     "Vector",
     "YesNo",
     "canonical_text",
+    "decode_raw",
     "decode_row",
     "draft_schema",
 ]

@@ -201,6 +201,10 @@ class Column(ABC):
 
     def encode(self, cells: Cells, missing: Collection[str]) -> Features:
         """The features of the distinct cells."""
+        return self.features_of(*self.read(cells, missing))
+
+    def read(self, cells: Cells, missing: Collection[str]) -> tuple[Any, Flags]:
+        """The value of each cell, and which cells are unknown or unparsable; refused if they are of another kind."""
         holds = self.HOLDS if self.version > 1 else self.HOLDS_IN_VERSION_1
         odd = sorted(cells.kinds.difference(holds))
         if odd and cells.are_all_missing():
@@ -210,7 +214,10 @@ class Column(ABC):
                 f"{self.where} holds {' and '.join(odd)}, and the schema says {self.KIND}: correct the schema, or the "
                 "table."
             )
-        values, flags = self._read(cells, missing)
+        return self._read(cells, missing)
+
+    def features_of(self, values: Any, flags: Flags) -> Features:
+        """The features of values that were read; values that are missing are overwritten by the fill."""
         empty = self._is_empty(values)
         flags["missing"] = empty.copy()
         for odd_cells in (flags.get("unknown"), flags.get("unparsable")):
@@ -218,10 +225,44 @@ class Column(ABC):
                 flags["missing"] &= ~odd_cells
         if self.fill is not None and empty.any():
             values[empty] = self._read(self._fill_cell(), ())[0][0]
-        features = self._features(values, flags)
+        return self._indicated(self._features(values, flags), empty)
+
+    def _indicated(self, features: Features, empty: Booleans) -> Features:
+        """The features with the indicator of missing cells, if the column has one."""
         if self.indicator:
             features.entries = _with_indicator(features.entries, empty, self.own_width, alone=self.fill is None)
         return features
+
+    # -- raw numbers: what learners see of a cell, and what is stored for them ---------------------------------------
+
+    def raw_names(self) -> list[str]:
+        """The names of the raw numbers of a cell."""
+        return [self.name]
+
+    @property
+    def raw_codes(self) -> int | None:
+        """How many codes the raw number may be, if it is the code of a category; None for a number with an order."""
+        return None
+
+    def to_raw(self, values: Any) -> Float64s:
+        """Values that were read as float64 numbers, one row for each cell; NaN where a value is missing."""
+        numbers: Float64s = values.astype(np.float64) + 0.0  # no minus zero
+        numbers[self._is_empty(values)] = np.nan
+        return numbers[:, None]
+
+    def raw_features(self, raw: Float64s) -> Features:
+        """The features of a column of raw numbers.
+
+        *Law*: of ``to_raw(values)`` they are those of the values.
+        """
+        return self.features_of(self._from_raw(raw), {})
+
+    def _from_raw(self, raw: Float64s) -> Any:
+        return raw[:, 0].copy()
+
+    def raw_fits(self, raw: Float64s) -> Booleans:
+        """Which rows of raw numbers a cell can have."""
+        return np.ones(len(raw), dtype=bool)
 
     def _is_empty(self, values: Any) -> Booleans:
         """Which values stand for missing cells."""
@@ -393,6 +434,13 @@ class Coded(Column):
             raise self._refused(f"{parameter} lists {double} of its {len(values)} twice (39, 39.0 and ' 39' are one).")
         return values
 
+    def _from_raw(self, raw: Float64s) -> Int64s:
+        return np.where(np.isnan(raw[:, 0]), -1.0, raw[:, 0]).astype(np.int64)
+
+    def raw_fits(self, raw: Float64s) -> Booleans:
+        """None, or one of the codes."""
+        return np.isnan(raw[:, 0]) | np.isin(raw[:, 0], np.arange(float(self.n_codes or 0)))
+
     def _codes_of(
         self, cells: Cells, missing: Collection[str], known: dict[str, int], other: int
     ) -> tuple[Int64s, Flags]:
@@ -435,6 +483,11 @@ class Category(Coded):
     def n_codes(self) -> int:
         """The list and the others, or the places."""
         return self.hashed if self.values is None else len(self.values) + 1  # type: ignore[return-value]
+
+    @property
+    def raw_codes(self) -> int:
+        """The codes have no order."""
+        return self.n_codes
 
     @cached_property
     def groups(self) -> tuple[Group, ...]:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from erasable.core.arrays import Array, Int64s
+from erasable.core.arrays import Array, Booleans, Float64s, Int64s
 from erasable.errors import ConfigurationError
 from erasable.schemas.cells import (
     DAY,
@@ -29,10 +29,11 @@ from erasable.schemas.cells import (
     time_text,
 )
 from erasable.schemas.columns import Column, one_of, parameter, whole
-from erasable.schemas.encode import Circle, Flags, Group, OneHot, Scaled
+from erasable.schemas.encode import Circle, Entry, Features, Flags, Group, OneHot, Scaled
 from erasable.validation import whole_number
 
 CIRCLES = {"month": 12, "day": 31, "weekday": 7, "hour": 24}
+_MOST_DAYS = 8_000_000  # between any two dates
 
 
 def _year_range(pair: Any, name: str) -> tuple[int, int]:
@@ -152,10 +153,46 @@ class Date(Column):
             values[np.isin(values, absent)] = NO_TIME
         return values, flags
 
-    def _parts(self, values: Int64s, flags: Flags) -> Sequence[Array]:
+    def raw_names(self) -> list[str]:
+        """Name and part."""
+        return [f"{self.name}.{part}" for part in self.parts]
+
+    def to_raw(self, values: Int64s) -> Float64s:
+        """The parts as whole numbers: no more of a date than the schema names."""
         empty = self._is_empty(values)
         numbers = self._numbers(np.where(empty, 0, values))
-        clipped, found = np.zeros(len(values), dtype=bool), list[Array]()
+        return np.where(empty[:, None], np.nan, np.stack([numbers[part] for part in self.parts], axis=1))
+
+    def raw_fits(self, raw: Float64s) -> Booleans:
+        """None, or whole numbers that the parts of a date can be."""
+        low = [1 if part == "year" else -_MOST_DAYS if part == "days" else 0 for part in self.parts]
+        high = [{"year": 9999, "days": _MOST_DAYS}.get(part, CIRCLES.get(part, 1) - 1) for part in self.parts]
+        with np.errstate(invalid="ignore"):
+            fits = (raw == np.rint(raw)) & (raw >= low) & (raw <= high)
+        return np.asarray(np.isnan(raw).all(axis=1) | fits.all(axis=1))
+
+    def raw_features(self, raw: Float64s) -> Features:
+        """See :class:`Column`."""
+        empty = np.isnan(raw[:, 0])
+        absent, whole = empty, np.where(empty[:, None], 0.0, raw).astype(np.int64)
+        if self.fill is not None:
+            whole[empty] = self.to_raw(self._read(self._fill_cell(), ())[0])[0]
+            absent = np.zeros(len(raw), dtype=bool)
+        numbers = {part: whole[:, j] for j, part in enumerate(self.parts)}
+        entries: list[Entry] = []
+        first = 0
+        for group, part in zip(self.groups, self._encoded(numbers, absent, {}), strict=True):
+            entries += group.entries(part, first)
+            first += group.width
+        return self._indicated(Features(entries), empty)
+
+    def _parts(self, values: Int64s, flags: Flags) -> Sequence[Array]:
+        empty = self._is_empty(values)
+        return self._encoded(self._numbers(np.where(empty, 0, values)), empty, flags)
+
+    def _encoded(self, numbers: dict[str, Array], empty: Booleans, flags: Flags) -> Sequence[Array]:
+        """For each group its codes or numbers."""
+        clipped, found = np.zeros(len(empty), dtype=bool), list[Array]()
         for part, group in zip(self.parts, self.groups, strict=True):
             number = numbers[part]
             if part == "year":

@@ -106,6 +106,26 @@ class Bounds:
         return (least / long, most / short) if short > 0 else (0.0, math.inf)
 
 
+def decode_raw(schema: Schema, raw: Float64s) -> dict[str, DecodedCell]:
+    """What the raw numbers of one row, shape (1, n), say of each cell: numbers and codes as they were read.
+
+    Returns
+    -------
+    dict of DecodedCell
+        By the names of columns, in the order of the schema.
+    """
+    encoded = schema.encode_raw(raw).toarray()[0].astype(np.float64)
+    cells = decode_row(schema, encoded, encoded, (1.0, 1.0))
+    values = dict(zip(schema.raw_names, raw[0].tolist(), strict=True))
+    for column in schema.features:
+        if isinstance(column, Number):
+            value = values[column.name]
+            facts = {"low": value, "high": value} if math.isfinite(value) else {}
+            absent = math.isnan(value)
+            cells[column.name] = DecodedCell(column.ABSENT if absent else f"{value:.15g}", absent, facts)
+    return cells
+
+
 def decode_row(schema: Schema, low: Float64s, high: Float64s, scale: Scales) -> dict[str, DecodedCell]:
     """What a stored row says of each cell that it was encoded from; the words of texts are hashed and not stored.
 

@@ -309,13 +309,16 @@ class EncodingReport:
 class EncodedTable:
     """The rows of a table, encoded by a schema: one-dimensional, since a row of a table is one thing.
 
-    ``report`` counts what became of the cells; rows that are taken from a table have none.
+    ``report`` counts what became of the cells; rows that are taken from a table have none. ``raw`` are the raw numbers
+    of the cells, for models with a learner that sees these; otherwise None.
     """
 
     ndim = 1
 
-    def __init__(self, schema: Schema, rows: Any, report: EncodingReport | None = None) -> None:
-        self.schema, self.rows, self.report = schema, rows, report
+    def __init__(
+        self, schema: Schema, rows: Any, report: EncodingReport | None = None, raw: Float64s | None = None
+    ) -> None:
+        self.schema, self.rows, self.report, self.raw = schema, rows, report, raw
         self.shape = (rows.shape[0],)
 
     @classmethod
@@ -323,11 +326,13 @@ class EncodedTable:
         """The rows of all parts, of one schema."""
         reports = [part.report for part in parts if part.report is not None]
         whole = sum(reports, EncodingReport(0)) if len(reports) == len(parts) else None
-        return cls(parts[0].schema, sp.vstack([part.rows for part in parts], format="csr"), whole)
+        raw = [part.raw for part in parts if part.raw is not None]
+        rows = sp.vstack([part.rows for part in parts], format="csr")
+        return cls(parts[0].schema, rows, whole, np.concatenate(raw) if raw else None)
 
     def __len__(self) -> int:
         return int(self.rows.shape[0])
 
     def __getitem__(self, which: Any) -> EncodedTable:
         """Some of the rows."""
-        return EncodedTable(self.schema, self.rows[which])
+        return EncodedTable(self.schema, self.rows[which], raw=None if self.raw is None else self.raw[which])

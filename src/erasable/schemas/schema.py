@@ -8,15 +8,15 @@ from __future__ import annotations
 import math
 import os
 import tomllib
-from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
-from erasable.core.arrays import Array, Float64s, MatrixLike
+from erasable.core.arrays import Array, Booleans, Float64s, MatrixLike
 from erasable.core.names import Spelling, is_unicode, read_spelling
 from erasable.core.target_grid import check_range
 from erasable.errors import ConfigurationError, InputError, InputTypeError
@@ -121,6 +121,8 @@ class Schema(FeatureMap):
     class_shares : mapping from classes to shares, optional
         For independent selection with ``balance``: the public share of each class. Neither of these two changes the
         encoding, so schemas that differ in them alone are equal.
+    keeps_raw : bool, default=False
+        Keep the raw numbers of cells with encoded rows, for models with a learner. It is no part of the schema's text.
 
     Attributes
     ----------
@@ -165,6 +167,7 @@ class Schema(FeatureMap):
     identity: Spelling = field(default_factory=dict)
     moments: Mapping[str, int | Sequence[int]] = field(default_factory=dict)
     class_shares: Mapping[str, float] = field(default_factory=dict)
+    keeps_raw: bool = field(default=False, kw_only=True)
     n_features_out: int = field(init=False, default=0)
     takes = TABLES
 
@@ -456,29 +459,87 @@ class Schema(FeatureMap):
 
     def encode_sparse(self, table: Any) -> tuple[Any, EncodingReport]:
         """:meth:`encode`, with the rows as a csr_array in any case."""
+        found = self.encoded(table)
+        assert found.report is not None
+        return found.rows, found.report
+
+    def encoded(self, table: Any) -> EncodedTable:
+        """The rows of a table with the report, and with raw numbers if the schema keeps them."""
         columns = Columns(table, self.version)
         absent = [c.name for c in self.features if c.name not in columns.names]
         if absent:
             shown = ", ".join(map(repr, absent[:10])) + (f" and {len(absent) - 10} more" if len(absent) > 10 else "")
             raise InputError(f"the table lacks {len(absent)} of {len(self.features)} columns of the schema: {shown}.")
         counts: dict[str, dict[str, int]] = {}
-        codes: dict[str, Array] = {}
-        parts: list[tuple[Features, Array | None, int]] = []
-        crossed = {name for cross in self.crosses for name in cross.columns}
+        parts: list[tuple[Features, Array | None]] = []
+        raw: list[Float64s] = []
         for column in self.features:
             cells = columns[column.name]
             cells = cells.distinct() if column.n_codes is not None else cells
-            features = column.encode(cells, self.missing_texts)
+            values, flags = column.read(cells, self.missing_texts)
+            if self.keeps_raw:
+                raw.append(for_each_row(column.to_raw(values), cells.inverse))
+            features = column.features_of(values, flags)
             counts[column.name] = features.counts(cells.inverse)
-            if column.name in crossed:
-                codes[column.name] = for_each_row(features.codes, cells.inverse)
-            parts.append((features, cells.inverse, column.width))
+            parts.append((features, cells.inverse))
+        extra = tuple(n for n in columns.names if n not in self.by_name)
+        report = EncodingReport(columns.n_rows, counts, extra)
+        rows = self._joined(columns.n_rows, parts)
+        return EncodedTable(self, rows, report, np.concatenate(raw, axis=1) if raw else None)
+
+    def _joined(self, n_rows: int, columns: Sequence[tuple[Features, Array | None]]) -> Any:
+        """The features of all columns, each with its inverse, and of the crosses, as a csr_array."""
+        crossed = {name for cross in self.crosses for name in cross.columns}
+        codes = {
+            column.name: for_each_row(features.codes, inverse)
+            for column, (features, inverse) in zip(self.features, columns, strict=True)
+            if column.name in crossed
+        }
+        parts = [(*part, column.width) for column, part in zip(self.features, columns, strict=True)]
         for cross in self.crosses:
             left, right = (codes[name] for name in cross.columns)
             places = cross.places(left, right, self.by_name)
             parts.append((Features([(places, None)]), None, cross.width(self.by_name)))
-        extra = tuple(n for n in columns.names if n not in self.by_name)
-        return join_features(columns.n_rows, parts), EncodingReport(columns.n_rows, counts, extra)
+        return join_features(n_rows, parts)
+
+    # -- raw numbers ---------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def keeping_raw(self) -> Schema:
+        """The same schema, which keeps the raw numbers of cells with encoded rows."""
+        return self if self.keeps_raw else replace(self, keeps_raw=True)
+
+    @cached_property
+    def raw_names(self) -> tuple[str, ...]:
+        """The names of the raw numbers of a row."""
+        return tuple(name for column in self.features for name in column.raw_names())
+
+    @cached_property
+    def raw_codes(self) -> tuple[int | None, ...]:
+        """For each raw number how many codes it may be, if it is the code of a category; otherwise None."""
+        return tuple(column.raw_codes for column in self.features for _ in column.raw_names())
+
+    def encode_raw(self, raw: Float64s) -> Any:
+        """Encoded rows of raw numbers, as a csr_array.
+
+        *Law*: of the raw numbers of a table they are the encoded rows of the table.
+        """
+        parts = [(column.raw_features(part), None) for column, part in self._raw_parts(raw)]
+        return self._joined(len(raw), parts)
+
+    def raw_fits(self, raw: Float64s) -> Booleans:
+        """Which rows of raw numbers a table can have."""
+        fits = np.ones(len(raw), dtype=bool)
+        for column, part in self._raw_parts(raw):
+            fits &= column.raw_fits(part)
+        return fits
+
+    def _raw_parts(self, raw: Float64s) -> Iterator[tuple[Column, Float64s]]:
+        first = 0
+        for column in self.features:
+            last = first + len(column.raw_names())
+            yield column, raw[:, first:last]
+            first = last
 
     def read_targets(self, table: Any, names: Sequence[str]) -> tuple[Float64s, dict[str, int]]:
         """Numbers to be predicted, of shape (n_rows, n_targets), and for each column how many lie beyond its range.
@@ -517,7 +578,7 @@ class Schema(FeatureMap):
 
     def prepared(self, X: MatrixLike) -> EncodedTable:
         """The table encoded once, so that rows can be taken from it."""
-        return X if isinstance(X, EncodedTable) else EncodedTable(self, *self.encode_sparse(X))
+        return X if isinstance(X, EncodedTable) else self.encoded(X)
 
 
 # -- schema files ------------------------------------------------------------------------------------------------------

@@ -97,6 +97,30 @@ class Text(Column):
     def _is_empty(self, values: npt.NDArray[np.object_]) -> Booleans:
         return np.array([v is None for v in values], dtype=bool)
 
+    def raw_names(self) -> list[str]:
+        """Name and place."""
+        return self.names()
+
+    def to_raw(self, values: npt.NDArray[np.object_]) -> Float64s:
+        """The features: what words are in their places is not stored."""
+        raw: Float64s = self._features(values, {}).rows.toarray().astype(np.float64)
+        raw[self._is_empty(values)] = np.nan
+        return raw
+
+    def raw_fits(self, raw: Float64s) -> Booleans:
+        """None, or numbers between 0 and 1 in whole steps."""
+        with np.errstate(invalid="ignore"):
+            fits = (raw >= 0) & (raw <= 1) & (raw * STEPS == np.rint(raw * STEPS))
+        return np.asarray(np.isnan(raw).all(axis=1) | fits.all(axis=1))
+
+    def raw_features(self, raw: Float64s) -> Features:
+        """See :class:`Column`."""
+        empty = np.isnan(raw[:, 0])
+        features = np.where(empty[:, None], 0.0, raw)
+        if self.fill is not None:
+            features[empty] = self.to_raw(self._read(self._fill_cell(), ())[0])[0]
+        return self._indicated(Features([], rows=sp.csr_array(features.astype(np.float32))), empty)
+
     def terms(self, text: str) -> Iterator[list[str]]:
         """The terms of a text, with repetitions: those that begin in one part of it, then in the next."""
         words: list[str] = (_ASCII_WORD if text.isascii() else _WORD).findall(lowered(text))
@@ -204,6 +228,21 @@ class Vector(Column):
         bad = ~absent & ~np.isfinite(values).all(axis=1)
         values[absent | bad] = np.nan
         return values, {"unparsable": bad}
+
+    def raw_names(self) -> list[str]:
+        """Name and place."""
+        return self.names()
+
+    def to_raw(self, values: Float64s) -> Float64s:
+        """The numbers of the vector."""
+        return values + 0.0
+
+    def raw_fits(self, raw: Float64s) -> Booleans:
+        """None, or finite numbers."""
+        return np.asarray(np.isnan(raw).all(axis=1) | np.isfinite(raw).all(axis=1))
+
+    def _from_raw(self, raw: Float64s) -> Float64s:
+        return raw.copy()
 
     def _is_empty(self, values: Float64s) -> Booleans:
         return np.isnan(values[:, 0])

@@ -14,9 +14,10 @@ from functools import cache, partial
 from typing import Any, Protocol, TypeVar
 
 from erasable.core.names import Spelling
-from erasable.errors import ErasableError, StoreError, UnknownRequestError
+from erasable.errors import BusyError, ErasableError, StoreError, UnknownRequestError
 from erasable.models.access import StoredRows, rows_of
 from erasable.models.files import checksum_at, read_model
+from erasable.models.heads import Learner
 from erasable.models.model import Model
 from erasable.models.reports import LearnReport, VerifyReport
 from erasable.operations.inspect import inspect
@@ -197,12 +198,19 @@ class Snapshots:
     def __init__(self, files: Mapping[str, ServedFile], draw: Callable[[], str]) -> None:
         self._files, self._draw = files, draw
         self._newest: dict[str, Snapshot] = {}
+        self._training: set[str] = set()  # models whose learner is being trained on the rows left
         self._facts: dict[str, tuple[int, ...]] = {}  # of the file that was loaded last
         self._lock = threading.Lock()
 
     def of(self, name: str) -> Snapshot:
-        """The newest snapshot of a model; no file is touched. ``UnknownRequestError`` for an unknown model."""
+        """The newest snapshot of a model; no file is touched.
+
+        ``UnknownRequestError`` for an unknown model, ``BusyError`` while its learner is being trained again. That is so
+        after every change of the file, whether it stored a named person or not.
+        """
         found = self._newest.get(name)
+        if name in self._training:
+            raise BusyError("the learner of this model is being trained again: ask again in a moment.")
         if found is None:
             raise UnknownRequestError("no model of this name is served: /v1/state lists the models.")
         return found
@@ -217,8 +225,12 @@ class Snapshots:
             for name, file in self._files.items():
                 try:
                     if (facts := _facts(file.path)) != self._facts.get(name):
+                        held = self._newest.get(name)
+                        if held is not None and isinstance(held.model.head, Learner):
+                            self._training.add(name)  # until it is trained: the old one has learnt rows that are gone
                         self._newest[name] = Snapshot(name, self._draw(), predictor(file))
                         self._facts[name] = facts
+                        self._training.discard(name)
                         loaded.append(name)
                 except ErasableError as error:
                     problems.append(error)

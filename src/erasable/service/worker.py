@@ -238,6 +238,7 @@ class Worker:
                 model=name if name.isprintable() and len(name) <= LONGEST_MODEL else None,
                 asked=e.asked,
                 normalisation={**e.spelling, **found.spelling},
+                learner=found.report.learner,
             )
             receipts[e.key] = make_receipt(self._signer, receipt)
             time.sleep(_PAUSE)

@@ -378,10 +378,12 @@ def _numbers(table: ArrowTable, names: Sequence[str], shown: Sequence[str], wher
 def _encoded(schema: Schema, table: ArrowTable, where: str, extra: tuple[str, ...]) -> EncodedTable:
     """The rows of an Arrow table, encoded; the report names the columns that are extra."""
     try:
-        rows, report = schema.encode_sparse(table)
+        found = schema.encoded(table)
     except ErasableError as error:
         raise type(error)(f"{where}: {error}") from None
-    return EncodedTable(schema, rows, replace(report, extra=extra))
+    assert found.report is not None
+    found.report = replace(found.report, extra=extra)
+    return found
 
 
 def _targets(roles: Roles, table: ArrowTable, where: str, first: int, X: EncodedTable) -> npt.NDArray[np.float64]:

@@ -6,6 +6,7 @@ from typing import Any
 
 from erasable.models.heads.general import FunctionClassFit
 from erasable.models.heads.kernel import KernelRidge
+from erasable.models.heads.learner import Learner, LearnerRegression
 from erasable.models.heads.losses import Logistic, Regression, Squared, sigmoids
 from erasable.models.strategies import Head, nearest_probabilities
 
@@ -14,6 +15,8 @@ __all__ = [
     "FunctionClassFit",
     "Head",
     "KernelRidge",
+    "Learner",
+    "LearnerRegression",
     "Logistic",
     "Regression",
     "Squared",
@@ -22,4 +25,4 @@ __all__ = [
 ]
 
 #: By the names that files have them under; each offers ``read``, the inverse of ``describe``.
-HEADS: dict[str, Any] = {h.NAME: h for h in (Squared, Logistic, Regression, KernelRidge)}
+HEADS: dict[str, Any] = {h.NAME: h for h in (Squared, Logistic, Regression, KernelRidge, Learner, LearnerRegression)}

@@ -11,16 +11,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-import numpy.typing as npt
 from scipy.linalg import blas
 
 from erasable.core.arrays import Float32s, Float64s, Matrix
 from erasable.core.grid import Grid
-from erasable.core.layout import Tensors
 from erasable.core.logistic import guard_rows, logistic_weights
 from erasable.core.sums import LARGEST_EXACT, solve_weights, targets
-from erasable.core.target_grid import Range, centre_of, check_range, on_grid, outside, span_of, sums_by_target
-from erasable.errors import ConfigurationError, InputError, InputTypeError, VerificationError
+from erasable.core.target_grid import Range, centre_of, span_of, sums_by_target
+from erasable.errors import ConfigurationError
 from erasable.models.heads.linear import (
     ClassWeights,
     ExactSums,
@@ -29,6 +27,7 @@ from erasable.models.heads.linear import (
     described_class_weights,
     read_class_weights,
 )
+from erasable.models.heads.targets import Targets, read_ranges, refuse_classes
 from erasable.models.inputs import ONE, Labels, RowWeights
 from erasable.models.strategies import Specification, against_rest, class_codes, classes_of
 
@@ -199,59 +198,19 @@ def _log_sigmoid(scores: Float64s) -> Float64s:
     return found
 
 
-_TYPES = {2: "I16", 4: "I32"}
-
-
 @dataclass(frozen=True)
-class Regression(RidgeHead):
+class Regression(Targets, RidgeHead):
     """A number for each target; targets lie in ranges that the caller declared, and are stored on a grid of these."""
 
     target_ranges: tuple[Range, ...]
 
     NAME = "regression"
     SUMS = "target_sums"
-    classifies = False
-
-    def __post_init__(self) -> None:
-        if not self.target_ranges:
-            raise ConfigurationError("a regression needs a range for each target.")
-        for ends in self.target_ranges:
-            check_range(ends)
 
     def check(self, c: Configuration) -> None:
         """There are no classes."""
         super().check(c)
-        if c.classes is not None:
-            raise ConfigurationError("a regression has no classes.")
-
-    # -- targets ---------------------------------------------------------------------------------------------------
-
-    def encode_targets(self, y: npt.NDArray[Any], grid: Grid) -> npt.NDArray[Any]:
-        """Targets on their grid, shape (n_samples, n_targets); refused outside of their ranges."""
-        ranges = self.target_ranges
-        if y.dtype.kind not in "biuf":
-            raise InputTypeError(f"targets must be numbers; got {y.dtype}.")
-        numbers = y.astype(np.float64).reshape(len(y), -1)
-        if numbers.shape[1] != len(ranges):
-            raise InputError(f"y has {numbers.shape[1]} targets for each row, and the model has {len(ranges)}.")
-        unfit = outside(numbers, ranges)
-        if unfit:
-            raise InputError(
-                f"{unfit} of {numbers.size} targets are outside of the declared range, or no finite numbers: declare a "
-                "range that holds all that will ever come, with target_range=, or correct y."
-            )
-        return on_grid(numbers, ranges, grid)
-
-    def check_encoded_labels(self, c: Configuration, labels: Labels) -> None:
-        """Targets must be on their grid."""
-        for place, row in enumerate(labels):
-            if len(row) != len(self.target_ranges) or max(map(abs, row)) > c.grid.radius:
-                raise VerificationError(f"the targets of core row {place + 1} of {len(labels)} are not on the grid.")
-
-    def label_tensors(self, c: Configuration, labels: Labels) -> Tensors:
-        """The targets in integers like those of the rows."""
-        dtype, shape = c.grid.dtype, (len(labels), len(self.target_ranges))
-        return {"targets": (_TYPES[dtype.itemsize], np.array(labels, dtype=dtype).reshape(shape))}
+        refuse_classes(c)
 
     # -- sums ------------------------------------------------------------------------------------------------------
 
@@ -289,16 +248,11 @@ class Regression(RidgeHead):
         spans, centres = np.array([span_of(r, grid) for r in ranges]), np.array([centre_of(r) for r in ranges])
         return coefficients * spans[:, None], constants * spans + centres
 
-    def predictions(self, model: Model, scores: Float64s) -> Float64s:
-        """The targets of each row, clipped to their declared ranges: shape (n,) for one, (n, n_targets) for several."""
-        low, high = np.array(self.target_ranges).T
-        return np.clip(scores, low, high)
-
     def describe(self) -> dict[str, Any]:
         """See :class:`Head`."""
-        return {"target_ranges": [[low.hex(), high.hex()] for low, high in self.target_ranges]}
+        return self.described_ranges()
 
     @classmethod
     def read(cls, meta: dict[str, Any]) -> Self:
-        """What :meth:`describe` wrote; minus zero, which no estimator writes, is then not canonical."""
-        return cls(tuple((float.fromhex(low) + 0.0, float.fromhex(high) + 0.0) for low, high in meta["target_ranges"]))
+        """What :meth:`describe` wrote."""
+        return cls(read_ranges(meta))

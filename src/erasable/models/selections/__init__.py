@@ -8,6 +8,7 @@ from erasable.models.selections.general import FunctionClassSelection
 from erasable.models.selections.independent import Independent, IndependentPoints, IndependentSelection
 from erasable.models.selections.kernel import KernelDisagreement, KernelPoints
 from erasable.models.selections.leverage import GridSelection, Leverage
+from erasable.models.selections.raw import RawColumns, RawIndependent, RawLeverage, RawStorage, storing_raw
 from erasable.models.strategies import Selection, SelectionResult
 
 __all__ = [
@@ -20,9 +21,16 @@ __all__ = [
     "KernelDisagreement",
     "KernelPoints",
     "Leverage",
+    "RawColumns",
+    "RawIndependent",
+    "RawLeverage",
+    "RawStorage",
     "Selection",
     "SelectionResult",
+    "storing_raw",
 ]
 
 #: By the names that files have them under; each offers ``read``, the inverse of ``describe``.
-SELECTIONS: dict[str, Any] = {s.NAME: s for s in (Leverage, Independent, KernelDisagreement, IndependentPoints)}
+SELECTIONS: dict[str, Any] = {
+    s.NAME: s for s in (Leverage, Independent, RawLeverage, RawIndependent, KernelDisagreement, IndependentPoints)
+}

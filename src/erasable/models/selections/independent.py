@@ -177,7 +177,7 @@ class Independent(IndependentSelection, GridSelection):
     @classmethod
     def read(cls, meta: dict[str, Any]) -> Self:
         """What :meth:`describe` wrote. Values of other types may raise anything."""
-        return cls(read_grid(meta), int(meta["capacity_units"]), *_read_rule(meta))
+        return cls(read_grid(meta), int(meta["capacity_units"]), *_read_rule(meta), **cls.read_storage(meta))
 
 
 @dataclass(frozen=True)

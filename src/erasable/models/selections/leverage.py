@@ -21,7 +21,7 @@ from erasable.core.grid import Grid, described_scaling, read_scaling
 from erasable.core.keyed_hash import keyed_hash
 from erasable.core.layout import Tensors, read_rows, row_tensors
 from erasable.core.selector import GridRows, Progress, RawRows, select, stale_screen
-from erasable.core.sums import LARGEST_EXACT, empty_gram
+from erasable.core.sums import LARGEST_EXACT, add_rows, empty_gram
 from erasable.errors import ConfigurationError, VerificationError
 from erasable.features import FeatureMap
 from erasable.models.inputs import Labels, Names
@@ -94,6 +94,10 @@ class GridSelection(Selection):
         """Rows that are gathered while the selector reads them."""
         return replace(rows, order=order)
 
+    def on_grid(self, rows: Matrix) -> Matrix:
+        """Stored rows as rows on the grid."""
+        return rows
+
     # -- verifying and files -----------------------------------------------------------------------------------------
 
     def check_stored(self, rows: Matrix) -> None:
@@ -116,6 +120,11 @@ class GridSelection(Selection):
     def read_rows(self, tensors: dict[str, npt.NDArray[Any]]) -> Matrix:
         """Grid rows, dense or sparse."""
         return read_rows(tensors, self.grid)
+
+    @classmethod
+    def read_storage(cls, meta: dict[str, Any]) -> dict[str, Any]:
+        """The fields that say how rows are stored, if not on the grid. Values of other types may raise anything."""
+        return {}
 
     def describe(self) -> dict[str, Any]:
         """See :class:`Selection`; the names are those of format version 1."""
@@ -206,9 +215,9 @@ class Leverage(GridSelection):
             raise ConfigurationError("with an infinite threshold and no sample_rate no row would ever be kept.")
 
     def check(self, c: Configuration) -> None:
-        """The sample has the key of the order, and the head keeps the sums that leverages are computed from."""
+        """The sample has the key of the order, and the head is one that goes with leverages."""
         check_sample(self.sample_rate, self.sample_key, c.order_key)
-        if not c.head.keeps_sums:
+        if not (c.head.keeps_sums or c.head.any_selection):
             raise ConfigurationError(f"selection by leverage needs exact sums, which the head {c.head.NAME!r} lacks.")
 
     # -- learning --------------------------------------------------------------------------------------------------
@@ -221,8 +230,17 @@ class Leverage(GridSelection):
         """Rules out rows whose leverage is at or below the threshold already."""
         if self.threshold == math.inf:
             return _all_ruled_out
-        assert sums is not None
-        return stale_screen(sums.H, self.grid, self.units, self.threshold) if len(core) else None
+        H = self._gram(core, sums) if len(core) else None
+        return None if H is None else stale_screen(H, self.grid, self.units, self.threshold)
+
+    def _gram(self, core: CoreRows, sums: ExactSums | None) -> Float64s:
+        """``H`` of the core rows: from the sums, or computed anew where the head keeps none."""
+        if sums is not None:
+            return sums.H
+        H = empty_gram(self.grid, self.units)
+        if len(core):
+            add_rows(H, self.on_grid(core.rows()), 1.0, self.grid)
+        return H
 
     def select(
         self,
@@ -235,8 +253,7 @@ class Leverage(GridSelection):
         **sizes: Any,
     ) -> SelectionResult:
         """Algorithm 1, procedure BBQSampler, on a copy of ``H``."""
-        assert sums is not None
-        H, forced = sums.H.copy(order="F"), self.always_kept(ids)
+        H, forced = self._gram(core, sums).copy(order="F"), self.always_kept(ids)
         if forced is not None and rows.order is not None:
             forced = forced[rows.order]
         parameters: dict[str, Any] = {"grid": self.grid, "units": self.units, "tau": self.threshold, "forced": forced}
@@ -270,4 +287,5 @@ class Leverage(GridSelection):
             float.fromhex(meta["threshold"]),
             float.fromhex(meta["sample_rate"]),
             read_order(meta["sample_key"]),
+            **cls.read_storage(meta),
         )

@@ -39,7 +39,11 @@ _ANSWERS: tuple[tuple[type[Exception], int, str | None], ...] = (
     (ConflictError, 409, None),
     (NoRowsError, 409, None),
     (UnknownOutcomeError, 503, "whether this was done is not known: look at the state before you ask again."),
-    (BusyError, 503, "the service is stopping, or another process is changing the model; nothing was done: try again."),
+    (
+        BusyError,
+        503,
+        "the service is stopping, or the model is being changed or trained; nothing was done: try again.",
+    ),
     (OSError, 503, "a file of the service cannot be read or written; nothing was accepted."),
     (MemoryError, 503, "there is not enough memory for this now: send less at once, or try again later."),
     (StateFormatError, 503, "a file of the service is damaged: its operator has to put it right."),

@@ -1,0 +1,86 @@
+"""Models with a learner on the command line, and the page about them."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from erasable import load
+from erasable.cli.app import run
+from erasable.research.sets import write_orders
+from tests.schemas.raw import OPTIONS, table, write
+
+PAGE = Path(__file__).parents[2] / "docs" / "learners.md"
+
+
+@pytest.fixture
+def raw(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(table(), "raw.csv")
+    assert run(["schema", "raw.csv", *OPTIONS, "--k", "5", "-o", "schema.toml"]) == 0
+    return tmp_path
+
+
+def test_the_page_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    page = PAGE.read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.S)
+    exec(compile(code, "docs/learners.md", "exec"), {})
+    assert "learner digest" in capsys.readouterr().out
+    write_orders("orders.csv", 3000)
+    roles = ["--label", "returned", "--id", "order", "--subject", "customer"]
+    assert run(["schema", "orders.csv", *roles, "-o", "schema.toml"]) == 0
+    (session,) = re.findall(r"```\n(erasable learn.*?)```", page, re.S)
+    assert [run(shlex.split(line)[1:]) for line in session.splitlines()] == [0] * 4
+    assert len(Path("predictions.csv").read_text().splitlines()) == 3001
+
+
+def test_every_command_takes_the_file(raw, capsys):
+    learner = ["--learner", "lightgbm", "--set", "n_estimators=10", "--set", "min_child_samples=3"]
+    selecting = ["--selection", "independent", "--rate", "1"]
+    assert run(["learn", "raw.csv", "--schema", "schema.toml", *learner, *selecting, "-o", "m.erasable"]) == 0
+    before = load("m.erasable")
+    assert before.learner == {"learner": "lightgbm", "n_estimators": 10, "min_child_samples": 3}
+    assert run(["keys", "new", "-o", "signer"]) == 0
+    assert run(["forget", "m.erasable", "--subject", "person-003", "--receipt", "r.json", "--key", "signer.pem"]) == 0
+    public = ["--key", "signer.pub.pem"]
+    assert run(["receipt", "verify", "r.json", *public, "--state", "m.erasable"]) == 0
+    assert run(["evidence", "m.erasable", "--receipts", ".", *public, "-o", "pack"]) == 0
+    assert "lightgbm was trained" in Path("pack/evidence.html").read_text()
+    capsys.readouterr()
+    assert run(["verify", "m.erasable", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["learner"]["name"] == "lightgbm"
+    assert len(found["learner"]["sha256"]) == 64
+    assert run(["inspect", "m.erasable"]) == 0
+    shown = capsys.readouterr().out
+    assert "lightgbm" in shown
+    assert "min_child_samples=3" in shown
+    key = str(load("m.erasable").core_ids_[0])
+    assert run(["inspect", "m.erasable", "--id", key]) == 0
+    assert "town:" in capsys.readouterr().out
+    assert run(["learn", "raw.csv", "--schema", "schema.toml", "--skip-known", "-o", "m.erasable"]) == 0
+    assert load("m.erasable").state_digest() == before.state_digest()  # the rows came back
+    assert run(["predict", "m.erasable", "raw.csv", "--probabilities", "-o", "p.csv"]) == 0
+    assert np.isfinite(load("m.erasable").decision_function(table())).all()
+    assert run(["export", "m.erasable", "-o", "m.onnx"]) == 2
+    assert "cannot be exported" in capsys.readouterr().err
+
+
+def test_options_that_do_not_fit_are_refused(raw, capsys):
+    def refused(*options):
+        assert run(["learn", "raw.csv", "--schema", "schema.toml", *options, "-o", "m.erasable"]) == 2
+        assert not Path("m.erasable").exists()
+        return capsys.readouterr().err
+
+    assert "learner must be one of" in refused("--learner", "svm")
+    assert "is for --learner" in refused("--set", "num_leaves=3")
+    assert "PARAMETER=VALUE" in refused("--learner", "lightgbm", "--set", "num_leaves")
+    assert "num_leaves" in refused("--learner", "lightgbm", "--set", "num_leaves=many")
+    assert "--loss and --learner" in refused("--learner", "lightgbm", "--loss", "logistic")
+    assert "predicts numbers" in refused("--learner", "sklearn_ridge")
