@@ -192,8 +192,9 @@ class Model:
         self.drop_caches()
         if self.sums is not None:
             self.sums.add(chosen.batches, chosen.labels, chosen.weights, chosen.H)
+        is_new = not len(self.core)
         self.core.append(chosen.batches, chosen.ids, chosen.owners, chosen.labels, chosen.weights)
-        if self.selection.independent and self.order_key is not None:
+        if self.selection.independent and self.order_key is not None and not is_new:
             self.core.sort(self.order_key)
         self.cache = chosen.trained
         self.version_token = object()

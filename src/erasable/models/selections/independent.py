@@ -21,7 +21,7 @@ from erasable.core.layout import Tensors
 from erasable.core.names import read_label
 from erasable.core.selector import Decisions, Progress, RawRows
 from erasable.errors import ConfigurationError, InputError, StateFormatError, VerificationError
-from erasable.models.inputs import Labels, Names
+from erasable.models.inputs import Labels, Names, taken
 from erasable.models.selections.kernel import KernelPoints
 from erasable.models.selections.leverage import GridSelection, read_grid, read_order
 from erasable.models.strategies import Positions, Selection, SelectionResult
@@ -87,13 +87,14 @@ class IndependentSelection(IndependentRule, Selection):
         progress: Progress | None,
         **sizes: Any,
     ) -> SelectionResult:
-        """Every row that its own test keeps; core rows and sums do not count."""
+        """Every row that its own test keeps, in the order of the hashes; core rows and sums do not count."""
         hashes = keyed_hash(ids, self.key)
         order = rows.order if isinstance(rows, RawRows) else None
         if order is not None:
             hashes, labels = hashes[order], labels[order]
         mask, decisions = self.keeps(rows, hashes, labels, progress)
         index = np.flatnonzero(mask)
+        index = index[hashed_order(taken(ids, index if order is None else order[index]), self.key)]
         kept = rows.take(index) if isinstance(rows, RawRows) else rows[index]
         return SelectionResult(index, [kept] if len(index) else [], decisions)
 
