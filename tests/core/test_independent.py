@@ -13,7 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from erasable.core.grid import Grid, sparse_rows
-from erasable.core.independent import IndependentRule, Rarity, inverse_moments, kept, nearest_power, screened, tilts_of
+from erasable.core.independent import (
+    IndependentRule,
+    Rarity,
+    inverse_moments,
+    kept,
+    nearest_power,
+    root_of_rarity,
+    screened,
+    tilts_of,
+)
 from erasable.core.kernels import REACH, Points
 from erasable.core.selector import RawRows
 from erasable.core.sums import to_float32
@@ -168,14 +177,15 @@ def test_moments_that_no_grid_could_have_are_refused():
         Rarity((0, 21))
 
 
+@pytest.mark.parametrize("container", [np.array, sp.csr_array])
 @given(st.data(), st.sampled_from(["row", 3.0, (1.0, 0.5, 2.0, 8.0)]), st.sampled_from([6, 12, 15]), st.booleans())
-def test_what_is_sure_before_the_grid_is_what_the_grid_decides(data, scaling, bits, intercept):
+def test_what_is_sure_before_the_grid_is_what_the_grid_decides(container, data, scaling, bits, intercept):
     grid = Grid(D, bits, intercept, scaling)
     numbers = st.floats(-1.0, 1.0, width=32) | st.sampled_from([0.0, 1e-30, 1e-12, 0.5])
     X = np.array(data.draw(st.lists(st.lists(numbers, min_size=D, max_size=D), min_size=1, max_size=8)))
     r = Rarity(tuple(data.draw(st.lists(st.integers(-14, 3), min_size=D, max_size=D))))
-    slope, rows = data.draw(slopes), RawRows(X, grid)
-    G = rows.take(np.arange(len(X)))
+    slope, rows = data.draw(slopes), RawRows(container(X), grid)
+    G = RawRows(X, grid).take(np.arange(len(X)))
     limits = [2**64 * min(1, Fraction(slope) * r.exact(g[:D].astype(np.int64), grid)) for g in G]
     near = [
         data.draw(
@@ -187,6 +197,6 @@ def test_what_is_sure_before_the_grid_is_what_the_grid_decides(data, scaling, bi
     ]
     hashes = np.array(near, dtype=np.uint64)
     expected, _ = kept(G, hashes, 1.0, r, slope, grid)
-    sure, is_open = screened(*rows.approximate(0, len(X)), hashes, 1.0, r, slope, grid)
+    sure, is_open = screened(root_of_rarity(rows, 0, len(X), r), hashes, 1.0, r, slope, grid)
     assert not (sure & is_open).any()
     assert (expected[~is_open] == sure[~is_open]).all()

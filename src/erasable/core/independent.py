@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
-from erasable.core.arrays import Booleans, Float32s, Float64s, Matrix
+from erasable.core.arrays import Booleans, Float32s, Float64s, Matrix, summed
 from erasable.core.grid import Grid
 from erasable.core.kernels import Points
 from erasable.core.keyed_hash import Hashes
@@ -215,33 +215,57 @@ def kept(
 
 
 def screened(
-    X: Float32s, factors: Float64s, hashes: Hashes, tilts: Float64s | float, rarity: Rarity, slope: float, grid: Grid
+    roots: Float64s, hashes: Hashes, tilts: Float64s | float, rarity: Rarity, slope: float, grid: Grid
 ) -> tuple[Booleans, Booleans]:
     """Which rows are kept for sure, and which are left open, before rows are put on the grid.
 
     Parameters
     ----------
-    X, factors
-        Rows up to a factor, as :func:`erasable.core.deciding.survivors` takes them; ``X`` is overwritten.
+    roots : array of shape (n,)
+        The root of each row's rarity, as :func:`root_of_rarity` returns it.
 
     Notes
     -----
     *Law*: no row is called sure that :func:`kept` decides otherwise. The root of rarity is a norm, so a row that the
-    grid moves by ``slack`` changes it by at most ``slack`` times the root of the largest weight of a column; the
-    float32 product is off by a part of about ``n_features * 2**-24``. *Cost*: one pass over ``X``.
+    grid moves by ``slack`` changes it by at most ``slack`` times the root of the largest weight of a column; sums in
+    float32 are off by a part of about ``n_features * 2**-24``.
     """
-    weights = np.ldexp(1.0, -np.array(rarity.exponents, dtype=np.int64))
-    np.square(X, out=X)
+    heaviest = math.ldexp(1.0, -min(rarity.exponents or (0,)))
     with np.errstate(over="ignore", invalid="ignore"):
-        found = np.abs(factors) * np.sqrt((X @ weights.astype(np.float32)).astype(np.float64))
         error = 2.0 * (grid.n_features + 8) * _U32
-        moved = math.ldexp(1.01 * grid.slack * math.sqrt(float(weights.max())), -grid.bits)
-        low = np.maximum(found * (1.0 - error) - moved, 0.0) ** 2
-        high = (found * (1.0 + error) + moved) ** 2
+        moved = math.ldexp(1.01 * grid.slack * math.sqrt(heaviest), -grid.bits)
+        low = np.maximum(roots * (1.0 - error) - moved, 0.0) ** 2
+        high = (roots * (1.0 + error) + moved) ** 2
         drawn = hashes.astype(np.float64)
         sure = drawn * (1.0 + 2.0**-52) < _limit(low, tilts, slope) * (1.0 - 2.0**-48)
         out = drawn * (1.0 - 2.0**-52) > _limit(high, tilts, slope) * (1.0 + 2.0**-48)
     return sure, ~(sure | out)  # a row that is NaN is left open
+
+
+def root_of_rarity(rows: RawRows, low: int, high: int, rarity: Rarity) -> Float64s:
+    """The root of the rarity of some raw rows, by exponents, about; NaN where it must not be relied on.
+
+    *Cost*: one pass over the numbers of the rows, in float32 if they are dense.
+    """
+    assert rarity.exponents is not None
+    weights, grid = np.ldexp(1.0, -np.array(rarity.exponents, dtype=np.int64)), rows.grid
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        if not rows.sparse:
+            X, factors = rows.approximate(low, high)
+            np.square(X, out=X)
+            roots: Float64s = np.abs(factors) * np.sqrt((X @ weights.astype(np.float32)).astype(np.float64))
+            return roots
+        part = summed(sp.csr_array(rows.numbers(slice(low, high))))
+        values = part.data.astype(np.float64)
+        if isinstance(grid.scaling, tuple | float):
+            scales = np.array(grid.scaling)
+            values /= scales[part.indices] if scales.ndim else scales
+        squares = sp.csr_array((np.square(values, out=values), part.indices, part.indptr), shape=part.shape)
+        found, length = squares @ weights, squares @ np.ones(len(weights)) if grid.normalises else np.ones(high - low)
+        length[~((length > 1e-200) & (length < 1e200))] = np.nan
+        size = math.ldexp(grid.reach if grid.normalises else grid.unit, -grid.bits)
+        roots = size * np.sqrt(found / length)
+        return roots
 
 
 def keeps_exactly(
@@ -255,6 +279,12 @@ def keeps_exactly(
 def _limit(rarity: Float64s, tilts: Float64s | float, slope: float) -> Float64s:
     limit: Float64s = np.minimum(1.0, slope * np.maximum(rarity, 0.0)) * tilts * 2.0**64
     return limit
+
+
+def _width(rows: Any, lattice: Lattice) -> int:
+    """About how many numbers a row has."""
+    X = rows.X if isinstance(rows, RawRows) else rows
+    return int(X.nnz // max(1, X.shape[0]) if sp.issparse(X) else lattice.n_features) + 1
 
 
 def _dense(rows: Matrix, i: int, grid: Lattice) -> npt.NDArray[np.int64]:
@@ -367,15 +397,15 @@ class IndependentRule:
         """
         n, total = len(rows), Decisions()
         mask = np.zeros(n, dtype=bool)
-        step = max(1, _BLOCK // (lattice.n_features + 1) if self.looks_at_rows else n)
         raw: RawRows | None = rows if isinstance(rows, RawRows) else None
-        quick = self.looks_at_rows and self.rarity.exponents is not None and raw is not None and not raw.sparse
+        step = max(1, _BLOCK // _width(rows, lattice) if self.looks_at_rows else n)
+        quick = self.looks_at_rows and self.rarity.exponents is not None
         for low in range(0, n, step):
             left = np.arange(low, min(n, low + step))
             tilts = self.tilts_of_rows(labels[left].tolist() if self.balance else ())
             if quick and raw is not None:
-                X, factors = raw.approximate(low, int(left[-1]) + 1)
-                sure, is_open = screened(X, factors, hashes[left], tilts, self.rarity, self.slope, raw.grid)
+                roots = root_of_rarity(raw, low, int(left[-1]) + 1, self.rarity)
+                sure, is_open = screened(roots, hashes[left], tilts, self.rarity, self.slope, raw.grid)
                 mask[left] = sure
                 total.screened += int(np.count_nonzero(~is_open))
                 left, tilts = left[is_open], tilts[is_open] if isinstance(tilts, np.ndarray) else tilts

@@ -279,17 +279,21 @@ def add_rows(H: Float64s, rows: Matrix, sign: float = 1.0, grid: Grid | None = N
 
 def _add_sparse_rows(H: Float64s, rows: sp.csr_array, sign: float, grid: Grid) -> None:
     """For each row the products of its pairs of entries, columns i <= j, to entry (j, i); columns are sorted."""
-    values, column, flat = rows.data.astype(np.float64), rows.indices.astype(np.int64), H.reshape(-1, order="F")
+    values, column, flat = rows.data.astype(np.float64), rows.indices, H.reshape(-1, order="F")
     later = np.repeat(rows.indptr[1:], np.diff(rows.indptr)) - np.arange(rows.nnz)  # entries of the row from here on
-    pairs = np.cumsum(later)
+    pairs, start = np.cumsum(later), column.astype(np.int64) * len(H)
     low = 0
     while low < rows.nnz:
         before = pairs[low] - later[low]
         high = max(low + 1, int(np.searchsorted(pairs, before + _PAIRS_AT_ONCE)))
-        left = np.repeat(np.arange(low, high), later[low:high])
-        first = np.repeat(pairs[low:high] - later[low:high], later[low:high])  # pairs up to those of the left entry
-        right = left + np.arange(before, pairs[high - 1]) - first
-        np.add.at(flat, column[left] * len(H) + column[right], sign * values[left] * values[right])
+        left, times = slice(low, high), later[low:high]
+        first = pairs[left] - times  # pairs up to those of the left entry
+        right = np.arange(before, pairs[high - 1])
+        right -= np.repeat(first - np.arange(low, high), times)
+        place, product = np.repeat(start[left], times), np.repeat(sign * values[left], times)
+        place += column[right]
+        product *= values[right]
+        np.add.at(flat, place, product)
         low = high
     if grid.intercept:
         H[-1, :-1] += sign * grid.constant * added_up(values, rows.indices, rows.shape[1])

@@ -121,6 +121,11 @@ class NameTable(Mapping[Key, V]):
     def _insert(self, new: Mapping[Key, V]) -> None:
         """Insert new names; a dictionary that gets some of them is made anew, in order."""
         parts = self._parts
+        if not any(parts):
+            ordered = sorted(new)
+            for at, name in zip(self._places(ordered), ordered, strict=True):
+                parts[at][name] = new[name]
+            return
         coming: defaultdict[int, list[Key]] = defaultdict(list)
         for at, name in zip(self._places(new), new, strict=True):
             coming[at].append(name)
