@@ -61,7 +61,13 @@ def done(tmp_path_factory):
 def test_it_prints_tables_and_the_line_and_writes_what_it_says(done):
     run, folder = done
     assert run.returncode == 0, run.stderr
-    for text in ("candidates (300 x 2", "What to expect", "ErasableClassifier(loss=", "frontier.png"):
+    for text in (
+        "candidates (300 x 2",
+        "What to expect",
+        "equal storage",
+        "ErasableClassifier(selection=",
+        "frontier.png",
+    ):
         assert text in run.stdout
     out = folder / "plans" / "people"
     assert (out / "frontier.png").stat().st_size > 10_000
@@ -152,7 +158,7 @@ def test_files_without_names_are_regressions_where_a_range_is_declared(command, 
     status, shown, said = command("plan", "rows.npz", *options)
     assert status == 0, said
     assert "R²" in shown
-    assert "erasable learn rows.npz --target-range=-9:9 --capacity" in shown
+    assert "erasable learn rows.npz --target-range=-9:9 --selection" in shown
 
 
 def test_the_command_for_a_raw_table_learns_what_it_says(command, tmp_path):
@@ -184,7 +190,7 @@ def test_a_refusal_speaks_the_language_of_the_command_line(command, tmp_path):
     answers = X[:, 0] + rng.standard_normal(400) > 2.1
     table = ["a,b,c,label", *(f"{a},{b},{c},{int(y)}" for (a, b, c), y in zip(X, answers, strict=True))]
     (tmp_path / "rare.csv").write_text("\n".join(table) + "\n")
-    status, _, said = command("plan", "rare.csv", "--effort", "quick")
+    status, _, said = command("plan", "rare.csv", "--effort", "quick", "--metric", "accuracy")
     assert status == 2
     assert "--metric auc (0." in said
     assert "metric=" not in said
@@ -214,7 +220,7 @@ def test_both_names_of_the_random_state_reach_the_plan(command, tmp_path, monkey
         (["people.csv", "--label", "answer", "--subject", "who", "--weights", "w"], "no column 'w'; it has"),
         (["people.csv", "--label", "answer", "--weights", "who"], "not every weight is a number"),
         (["digits", "--effort", "much"], "--effort must be one of 'quick'"),
-        (["digits", "--metric", "f1"], "--metric must be one of 'accuracy'"),
+        (["digits", "--metric", "f1"], "--metric must be one of 'auc'"),
         (["digits", "--months", "3"], "--months needs --deletions-per-month"),
         (["digits", "--deletions-per-month", "9999"], "(--deletions-per-month times months)"),
         (["digits", "--distribution", "subject"], "--distribution subject needs --subject"),
@@ -256,7 +262,9 @@ def test_the_defaults_are_those_of_the_operation():
     shared = {name: theirs[name].default for name in theirs if name in ours}
     assert shared == {"horizon": None, "effort": "default", "random_state": 0} == {name: ours[name] for name in shared}
     targets = {field.name: field.default for field in dataclasses.fields(TargetOptions)}
-    assert targets.keys() == PlanOptions.__annotations__.keys() - {"fit_intercept", "scaling", "target_range"}
+    assert targets.keys() == PlanOptions.__annotations__.keys() - {
+        *("fit_intercept", "scaling", "target_range", "moments", "class_shares")
+    }
     assert set(targets.values()) == {None}
 
 

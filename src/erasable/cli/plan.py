@@ -7,7 +7,7 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -99,7 +99,8 @@ class TargetOptions:
     distribution: Annotated[
         str | None,
         typer.Option(
-            help="Which rows are deleted: uniform, subject, label, worst, weights. "
+            help="Which rows are deleted: uniform, subject, label, worst (stored rows only), rarest (the most unusual "
+            "first), weights. "
             "[default: by weights or subject where named, else uniform]"
         ),
     ] = None
@@ -109,8 +110,8 @@ class TargetOptions:
     metric: Annotated[
         str | None,
         typer.Option(
-            help="What candidates are compared by: accuracy, balanced, auc, logloss; of targets r2, or mae in their "
-            "units. [default: accuracy, or r2]"
+            help="What candidates are compared by: auc, logloss, accuracy, balanced; of targets r2, or mae in their "
+            "units. [default: auc, or r2]"
         ),
     ] = None
     max_loss: Annotated[
@@ -159,8 +160,9 @@ def plan(
     """Plan a model that will have to forget: parameters, storage, how good it is, and deletions until a refresh.
 
     Candidates learn a part of the rows and are scored on the rest; deletions are simulated until the tolerated loss is
-    reached. The least storage that meets all targets is recommended, as a command to paste: never a model that misses
-    a class or is no better than a constant. Nothing that is written holds a row.
+    reached. Both selections and both losses are tried. The least storage that meets all targets is recommended, as a
+    command to paste: never a model that misses a class, or whose log-loss is no better than that of a constant. Nothing
+    that is written holds a row.
 
     For example:
 
@@ -185,7 +187,8 @@ def plan(
     with Bars(quiet=as_json) as bars, _arguments_as_options():
         found = _planned(table, ranges, roles, targets, how, bars)
     line, command = found.line, None
-    if roles.schema is not None:
+    if roles.schema is not None:  # which states what is public
+        line = replace(found, public=()).line
         line = f"{line[:-1]}, feature_map=TableEncoder(Schema.load({str(roles.schema)!r})))"
     if not _is_named(file):
         command = _command(file, roles.words + dialect_words(csv.dialect), found)
@@ -211,6 +214,7 @@ def _planned(
         subjects=table.subjects,
         weights=None if columns.weights is None else table.weights,
         target_range=ranges,
+        **_public(columns, ranges is not None),
         **vars(targets),
         horizon=how.horizon,
         fit_intercept=how.intercept,
@@ -219,6 +223,17 @@ def _planned(
         random_state=how.random_state,
         progress=bars.tick,
     )
+
+
+def _public(columns: ColumnOptions, is_regression: bool) -> dict[str, Any]:
+    """The moments and class shares that the schema states."""
+    from erasable.schemas import Schema
+
+    if columns.schema is None:
+        return {}
+    encoder = Schema.load(columns.schema)
+    shares = None if is_regression else encoder.class_shares or None
+    return {"moments": encoder.second_moments, "class_shares": shares}
 
 
 @contextmanager
@@ -340,7 +355,8 @@ def _plain_table(
 def _show(found: Plan, ways: list[str], out: Path | None) -> None:
     """Print the tables, the warnings, and the ways to make the model."""
     page = console(highlight=True)
-    for table in (found.table(), found.predictions()):
+    compared = [found.compared()] if found.selections else []
+    for table in (found.table(), found.predictions(), *compared):
         marked = not table.head[0]  # the first column holds the arrow at what is recommended
         shown = text_table(table.title, table.head, table.rows, numbers=marked, bold=lambda row: row[0] == "→")
         print_whole(page, shown)

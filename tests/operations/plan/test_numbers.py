@@ -53,14 +53,12 @@ def test_the_line_builds_what_was_predicted(found):
     assert found.constant == 0.0
 
 
-def test_beside_each_candidate_stand_every_row_and_as_many_random_ones(found):
+def test_next_to_each_candidate_stands_the_same_model_of_every_row(found):
     X, y, X_test, y_test = rows()
-    r = found.recommended
-    drawn = np.random.default_rng(5).permutation(len(X))[: r.stored_rows]
-    for value, kept in ((r.all_rows, np.arange(len(X))), (r.random_rows, drawn)):
-        reg = ErasableRegressor(**{**found.parameters, "threshold": 0.0}).fit(X[kept], y[kept])
-        assert reg.n_core_ == len(kept)
-        assert value == pytest.approx(reg.score(X_test, y_test), abs=0.05)
+    kept = {name: found.parameters[name] for name in ("target_range", "scaling", "capacity")}
+    reg = ErasableRegressor(**kept, selection="independent", rate=1.0).fit(X, y)
+    assert reg.n_core_ == len(X)
+    assert found.recommended.all_rows == pytest.approx(reg.score(X_test, y_test), abs=0.05)
 
 
 def test_records_tables_and_the_picture_are_as_for_classes(found, tmp_path):
@@ -68,7 +66,7 @@ def test_records_tables_and_the_picture_are_as_for_classes(found, tmp_path):
     assert plain["parameters"]["target_range"] == [-10, 40]
     assert plain["line"] == found.line
     assert set(plain["recommended"]["scores"]) == {"r2", "mae"}
-    assert "sample_rate" not in str(plain["candidates"])  # the rows have no ids
+    assert {c["parameters"]["selection"] for c in plain["candidates"]} == {"leverage", "independent"}
     assert "R²" in found.table().head
     assert "of the rarest class" not in found.table().head
     shown = {row[0]: row[1] for row in found.predictions().rows}
@@ -103,7 +101,6 @@ def test_several_targets_are_planned_for_together():
     assert (reg.n_core_, reg.stored_bytes_) == (found.recommended.stored_rows, found.recommended.stored_bytes)
     expected = metrics.r2_score(both_test, reg.predict(X_test))
     assert found.recommended.value.mean == pytest.approx(expected, abs=0.05)
-    assert any("sample_rate" in c.parameters for c in found.candidates)
 
 
 @pytest.mark.parametrize("metric", ["r2", "mae"])

@@ -26,10 +26,10 @@ from erasable.operations.plan import (
     draw_frontier,
     plan,
 )
-from erasable.operations.plan.candidates import rows_at
+from erasable.operations.plan.candidates import maker, rows_at
 from erasable.operations.plan.deletions import STEPS, Run, crossing, draw_requests, simulate, survival
 from erasable.operations.plan.rows import CLASSES, HeldOut, check_sample
-from erasable.operations.plan.search import Planner
+from erasable.operations.plan.search import Planner, why_not
 from erasable.research.sets import make_margin
 from tests.operations.plan.conftest import QUICK
 
@@ -68,12 +68,11 @@ def test_the_same_seed_gives_the_same_plan_and_another_seed_another(easy):
 def test_the_line_builds_what_was_predicted(easy):
     found, X, y, X_test, y_test = easy
     clf = build(found.line).fit(X, y)
-    assert clf.threshold_ == found.parameters["threshold"]
     assert clf.n_core_ == found.recommended.stored_rows
     assert clf.stored_bytes_ == found.recommended.stored_bytes
     value = found.recommended.value
-    assert abs(clf.score(X_test, y_test) - value.mean) < 0.03
-    assert value.mean == found.recommended.scores["accuracy"]
+    assert abs(metrics.roc_auc_score(y_test, clf.predict_proba(X_test)[:, 1]) - value.mean) < 0.03
+    assert value.mean == found.recommended.scores["auc"]
     assert value.low <= value.mean <= value.high
     assert found.reference - value.mean <= 0.01
     assert found.recommended.seconds_per_deletion > 0.0
@@ -156,7 +155,9 @@ def test_progress_is_told(easy):
     _, X, y, *_ = easy
     seen = []
     plan(X[:300], y[:300], effort="quick", max_loss=0.1, progress=lambda *told: seen.append(told))
-    assert {what for what, _, _ in seen} == {"trying candidates", "scoring again", "simulating deletions"}
+    assert {what for what, _, _ in seen} == {
+        *("trying candidates", "scoring again", "simulating deletions", "comparing selections")
+    }
     assert all(0 <= done <= total for _, done, total in seen)
 
 
@@ -173,7 +174,7 @@ def rare(n=2000, seed=0):
 def test_a_few_rows_of_one_class_are_no_plan():
     X, y = rare()
     with pytest.raises(ConfigurationError, match=r"no candidate is better than a constant: accuracy is") as refused:
-        plan(X, y, effort="quick")
+        plan(X, y, effort="quick", metric="accuracy")
     metric = re.search(r"What would do: .*metric='(auc)' \(0\.\d+, a constant 0\.5000\)", str(refused.value)).group(1)
     found = plan(X, y, effort="quick", metric=metric)
     assert found.targets.metric == "auc"
@@ -188,9 +189,9 @@ def test_a_loss_that_a_constant_would_have_is_not_tolerated():
     X = np.concatenate([rng.standard_normal((120, 5)), 2.0 + rng.standard_normal((1880, 5))])
     y = np.arange(2000) < 120
     with pytest.raises(ConfigurationError, match=r"max_loss=0\.2 would recommend a model that is no better") as refused:
-        plan(X, y, effort="quick", max_loss=0.2)
+        plan(X, y, effort="quick", max_loss=0.2, metric="accuracy")
     proposed = float(re.search(r"max_loss=([\d.]+), half", str(refused.value)).group(1))
-    found = plan(X, y, effort="quick", max_loss=proposed)
+    found = plan(X, y, effort="quick", max_loss=proposed, metric="accuracy")
     assert found.recommended.value.mean - found.constant >= (found.reference - found.constant) / 2
 
 
@@ -204,9 +205,9 @@ def test_a_class_that_the_core_misses_is_no_plan():
     with pytest.raises(
         ConfigurationError, match=r"misses a class: the closest \(.*core rows of class \d of 3"
     ) as refused:
-        plan(X, y, max_loss=0.03, max_stored=0.05, effort="quick")
+        plan(X, y, max_loss=0.03, max_stored=0.2, effort="quick", metric="accuracy")
     proposed = float(re.search(r"What would do: max_stored=([\d.]+)", str(refused.value)).group(1))
-    found = plan(X, y, max_loss=0.03, max_stored=proposed, effort="quick")
+    found = plan(X, y, max_loss=0.03, max_stored=proposed, effort="quick", metric="accuracy")
     clf = build(found.line).fit(X, y)
     assert found.recommended.core_rows == tuple(np.bincount(y[clf.core_ids_]))
     assert min(found.recommended.core_rows) >= 10
@@ -230,16 +231,19 @@ def test_whatever_is_recommended_holds_all_classes_and_beats_a_constant(seed):
     r = found.recommended
     assert metric.lost(r.value.mean, found.reference) <= 0.03
     assert metric.lost(found.constant, r.value.mean) > 0.0
+    shares = np.bincount(y) / len(y)
+    assert r.scores["logloss"] < -np.sum(shares * np.log(shares))
 
 
 def test_the_model_of_all_rows_is_judged_too():
     """Parts of the rows may make a model that all of them together do not."""
     X, y, X_test, y_test = rows(n=1000)
-    found = plan(X, y, effort="quick", max_loss=0.03)
+    found = plan(X, y, effort="quick", max_loss=0.03, metric="accuracy")
     clf = build(found.line).fit(X, y)
     others = np.setdiff1d(np.arange(1000), clf.core_ids_)
     assert found.recommended.final == pytest.approx(clf.score(X[others], y[others]))
-    planner = Planner(checked(X, y), ErasableClassifier(), found.targets, EFFORTS["quick"], 0, lambda *_: None)
+    make = maker(CLASSES, {}, {})
+    planner = Planner(checked(X, y), make, found.targets, EFFORTS["quick"], 0, lambda *_: None)
     chosen = planner.search()
     assert planner.is_good(chosen)
     chosen.final = HeldOut(X_test, ~y_test).scores(build(found.line).fit(X, y.astype(int)))  # all wrong
@@ -278,6 +282,10 @@ def test_each_distribution_deletes_what_it_says():
     assert sorted(drawn["uniform"][0]) == list(range(400))
     assert sorted(drawn["worst"][0]) == sorted(clf.core_ids_)
     assert sorted(drawn["label"][0]) == np.flatnonzero(y).tolist()
+    scaled = X / np.linalg.norm(X, axis=1, keepdims=True)
+    unusual = (scaled**2 / (scaled**2).mean(axis=0)).sum(axis=1)
+    assert sorted(drawn["rarest"][0]) == list(range(400))
+    assert (np.diff(unusual[drawn["rarest"][0]]) < 1e-9).all()
     assert min(drawn["weights"][0]) == 100
     assert drawn["weights"][0][:100].mean() > drawn["weights"][0][-100:].mean()
     deleted, ends = drawn["subject"]
@@ -397,7 +405,84 @@ def test_skewed_classes_are_warned_of():
     y = np.arange(2000) < 200
     order = rng.permutation(2000)
     found = plan(X[order], y[order], effort="quick", max_stored=0.2)
-    assert any("classes are skewed in the core set" in w for w in found.warnings)
+    skewed = dataclasses.replace(found, recommended=dataclasses.replace(found.recommended, core_rows=(30, 30)))
+    assert any("classes are skewed in the core set" in w for w in skewed.warnings)
+    even = dataclasses.replace(found, recommended=dataclasses.replace(found.recommended, core_rows=(90, 10)))
+    assert not any("classes are skewed" in w for w in even.warnings)
+
+
+# -- selections and heads --------------------------------------------------------------------------------------------
+
+
+def test_both_selections_and_both_heads_are_tried_and_compared_at_equal_storage(easy):
+    found = easy[0]
+    tried = {(c.parameters["selection"], c.parameters["loss"]) for c in found.candidates}
+    assert tried == {(s, h) for s in ("leverage", "independent") for h in ("squared", "logistic")}
+    leverage, alone = found.selections
+    assert (leverage.parameters["selection"], alone.parameters["selection"]) == ("leverage", "independent")
+    assert leverage.parameters["loss"] == alone.parameters["loss"] == found.parameters["loss"]
+    assert leverage.stored_share == pytest.approx(alone.stored_share, rel=0.1)
+    assert set(leverage.after) == {"half of all rows", "half of the stored rows", "the rarest tenth"}
+    table = found.compared()
+    assert [row[0] for row in table.rows] == ["leverage", "independent"]
+    assert all(value is None or 0.5 < value < 1.0 for s in found.selections for value in s.after.values())
+
+
+def test_a_selection_that_is_as_good_at_the_same_storage_is_named(easy):
+    found = easy[0]
+    leverage, alone = found.selections
+    by_rate = dataclasses.replace(found.recommended, parameters=alone.parameters)
+    by_leverage = dataclasses.replace(found.recommended, parameters=leverage.parameters)
+    worse = dataclasses.replace(leverage, scores={**leverage.scores, "auc": 0.5})
+    better = dataclasses.replace(leverage, scores={**leverage.scores, "auc": 1.0})
+    said = {
+        (chosen, other.scores["auc"]): dataclasses.replace(found, recommended=r, selections=(other, alone)).warnings
+        for chosen, r in (("leverage", by_leverage), ("independent", by_rate))
+        for other in (worse, better)
+    }
+    assert any("is as good at the same storage" in w for w in said["leverage", 0.5])
+    assert any("is better at the same storage" in w for w in said["independent", 1.0])
+    assert not any("same storage" in w for key in (("leverage", 1.0), ("independent", 0.5)) for w in said[key])
+
+
+def test_a_log_loss_worse_than_that_of_a_constant_is_never_recommended():
+    """A model may rank rows well and still have probabilities that are worse than always saying the same."""
+    X, y, _, _ = rows(n=1000)
+    targets = plan(X, y, effort="quick", max_loss=0.03).targets
+    planner = Planner(checked(X, y), maker(CLASSES, {}, {}), targets, EFFORTS["quick"], 0, lambda *_: None)
+    chosen = planner.search()
+    assert planner.is_good(chosen)
+    wrong = [dataclasses.replace(s, log_loss=s.log_loss_of_shares + 0.01) for s in chosen.scores]
+    chosen.scores, kept = wrong, chosen.scores
+    assert not planner.is_good(chosen)
+    chosen.scores = kept
+    chosen.final = dataclasses.replace(chosen.final, log_loss=chosen.final.log_loss_of_shares)
+    assert not planner.is_good(chosen)
+    for trial in planner.trials:
+        planner._score(trial, planner.n_splits)
+        trial.scores = [dataclasses.replace(s, log_loss=s.log_loss_of_shares + 0.01) for s in trial.scores]
+    assert planner.useless() == METRICS["logloss"]
+    assert "no candidate is better than a constant: log-loss is" in why_not(planner)
+
+
+def test_public_moments_and_class_shares_are_used_and_named_in_the_line():
+    X, y = rare(n=3000)
+    moments, shares = np.full(5, 0.25), {False: 0.875, True: 0.125}
+    found = plan(X, y, effort="quick", max_loss=0.05, moments=moments, class_shares=shares)
+    assert {c.parameters.get("balance") for c in found.candidates} == {None, 0.5}
+    chosen = next(c for c in found.candidates if c.parameters.get("balance"))
+    line = dataclasses.replace(found, parameters=chosen.parameters, public=("moments", "class_shares")).line
+    assert line.endswith("moments=moments, class_shares=class_shares)")
+    names = {"ErasableClassifier": ErasableClassifier, "moments": moments, "class_shares": shares}
+    clf = eval(line, names).fit(X, y)
+    assert clf.model_.selection.class_shares == ((False, 0.875), (True, 0.125))
+    for wrong in ({False: 0.5}, [0.5, 0.5], {False: 0.5, True: 0.25, 2: 0.25}):
+        with pytest.raises(ConfigurationError, match="public share of each of the 2 classes"):
+            plan(X, y, class_shares=wrong)
+    with pytest.raises(ConfigurationError, match="moments must be"):
+        plan(X, y, moments=[1.0, 2.0])
+    with pytest.raises(ConfigurationError, match="class_shares= are for classes"):
+        plan(X, X[:, 0], target_range=(-9, 9), class_shares=shares)
 
 
 # -- refusals ------------------------------------------------------------------------------------------------------
@@ -441,7 +526,7 @@ def test_the_months_that_a_refusal_proposes_are_survived():
         ({"distribution": "most"}, ConfigurationError, "distribution must be one of 'uniform'"),
         ({"distribution": "label", "delete_label": "none"}, InputError, "none of the 2 classes"),
         ({"effort": "some"}, ConfigurationError, "effort must be one of 'quick'"),
-        ({"metric": "f1"}, ConfigurationError, "metric must be one of 'accuracy', 'balanced', 'auc', 'logloss'"),
+        ({"metric": "f1"}, ConfigurationError, "metric must be one of 'auc', 'logloss', 'accuracy', 'balanced'"),
         ({"metric": ["auc"]}, ConfigurationError, "metric must be one of .*; got list"),
         ({"ids": [1, 2]}, InputError, "2 entries for 200 rows"),
         ({"ids": [1] * 200}, InputError, "ids name some rows twice"),

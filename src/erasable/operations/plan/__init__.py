@@ -12,7 +12,16 @@ import numpy.typing as npt
 
 from erasable.core.arrays import Matrix
 from erasable.errors import ConfigurationError, InputError
-from erasable.operations.plan.candidates import Band, Candidate, Trial
+from erasable.operations.plan.candidates import (
+    BALANCE,
+    Band,
+    Candidate,
+    SelectionScore,
+    Trial,
+    checked_public,
+    maker,
+    used_of,
+)
 from erasable.operations.plan.deletions import Survival
 from erasable.operations.plan.report import Plan, draw_frontier, number_text
 from erasable.operations.plan.rows import CLASSES, NUMBERS, Kind, check_sample
@@ -28,6 +37,7 @@ __all__ = [
     "Candidate",
     "Plan",
     "PlanOptions",
+    "SelectionScore",
     "Survival",
     "Targets",
     "draw_frontier",
@@ -39,11 +49,11 @@ __all__ = [
 class PlanOptions(TypedDict, total=False):
     """Further options of :func:`plan`: the targets, and parameters of the model that are fixed.
 
-    The options down to ``distribution`` are those of :class:`Targets`. The default metric is ``accuracy``, and ``r2``
+    The options down to ``distribution`` are those of :class:`Targets`. The default metric is ``auc``, and ``r2``
     for a regression; ``mae``, which has units, requires ``max_loss``. The default distribution is ``weights`` or
     ``subject`` where those are given, otherwise ``uniform``. ``delete_label`` is the class whose rows ``label``
     deletes, by default the first in sorted order. ``target_range``, ``fit_intercept`` and ``scaling`` are those of the
-    estimators.
+    estimators; so are the public ``moments`` and ``class_shares``, which independent selection uses if they are given.
     """
 
     metric: str | None
@@ -57,6 +67,8 @@ class PlanOptions(TypedDict, total=False):
     target_range: Any
     fit_intercept: bool
     scaling: Any
+    moments: Any
+    class_shares: Any
 
 
 def plan(
@@ -74,7 +86,8 @@ def plan(
 ) -> Plan:
     """Parameters that meet the targets with the least storage, and what to expect of them.
 
-    Candidates learn a part of the rows and are scored on the rest; deletions are simulated. The plan holds no row.
+    Candidates learn a part of the rows and are scored on the rest; deletions are simulated. Both selections and both
+    losses are tried. The plan holds no row.
 
     Parameters
     ----------
@@ -106,23 +119,27 @@ def plan(
     >>> from erasable.operations.plan import plan
     >>> X, y = load_breast_cancer(return_X_y=True)
     >>> plan(X, y, max_stored=0.5, max_loss=0.05, effort="quick").line
-    "ErasableClassifier(loss='...', capacity=..., threshold=...)"
+    "ErasableClassifier(loss='...', ...)"
     """
     if unknown := options.keys() - PlanOptions.__annotations__:
         raise TypeError(f"plan() got an unexpected keyword argument {min(unknown)!r}")
-    targets, fixed = _targets_of(options, subjects, weights)
+    targets, fixed, public = _targets_of(options, subjects, weights)
     random_state, chosen = seed(random_state), EFFORTS[choice(effort, "effort", tuple(EFFORTS))]
-    model = (NUMBERS if "target_range" in fixed else CLASSES).estimator(**fixed)
+    kind = NUMBERS if "target_range" in fixed else CLASSES
     columns = {"ids": ids, "subjects": subjects, "weights": weights}
-    sample = check_sample(X, y, model=model, **columns, horizon=horizon, delete_label=options.get("delete_label"))
-    planner = Planner(sample, model, targets, chosen, random_state, progress or (lambda *_: None))
+    label = options.get("delete_label")
+    sample = check_sample(X, y, model=kind.estimator(**fixed), **columns, horizon=horizon, delete_label=label)
+    public = checked_public(public, sample)
+    balances = (0.0, BALANCE) if "class_shares" in public and targets.metric != "balanced" else (0.0,)
+    make = maker(kind, fixed, public)
+    planner = Planner(sample, make, targets, chosen, random_state, progress or (lambda *_: None), balances)
     if (found := planner.search()) is None:
         raise ConfigurationError(why_not(planner))
-    return _plan_of(planner, found, fixed, effort)
+    return _plan_of(planner, found, fixed, public, effort)
 
 
-def _plan_of(planner: Planner, found: Trial, fixed: dict[str, Any], effort: str) -> Plan:
-    """The record of what was found; ``fixed`` are the parameters that the caller gave."""
+def _plan_of(planner: Planner, found: Trial, fixed: dict[str, Any], public: dict[str, Any], effort: str) -> Plan:
+    """The record of what was found; ``fixed`` and ``public`` are the parameters that the caller gave."""
     sample, ranges = planner.sample, {k: v for k, v in fixed.items() if k == "target_range"}
     own = {} if fixed.get("fit_intercept", True) else {"fit_intercept": False}
     own |= {} if isinstance(fixed.get("scaling", "row"), str) else {"scaling": fixed["scaling"]}
@@ -134,6 +151,8 @@ def _plan_of(planner: Planner, found: Trial, fixed: dict[str, Any], effort: str)
         planner.constant(len(found.scores)),
         tuple(sample.group_counts.tolist()),
         tuple(planner.record(trial) for trial in planner.by_storage()),
+        planner.compare(found),
+        tuple(used_of(public, found.parameters)),
         planner.targets,
         effort,
         planner.random_state,
@@ -143,12 +162,15 @@ def _plan_of(planner: Planner, found: Trial, fixed: dict[str, Any], effort: str)
     )
 
 
-def _targets_of(options: PlanOptions, subjects: object, weights: object) -> tuple[Targets, dict[str, Any]]:
-    """The targets with their defaults, and the parameters of the model that are fixed; checked against each other."""
+def _targets_of(
+    options: PlanOptions, subjects: object, weights: object
+) -> tuple[Targets, dict[str, Any], dict[str, Any]]:
+    """The targets with their defaults, the parameters of the model that are fixed, and the public ones; checked."""
     given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     fixed: dict[str, Any] = {
         name: given.pop(name) for name in ("target_range", "fit_intercept", "scaling") if name in given
     }
+    public: dict[str, Any] = {name: given.pop(name) for name in ("moments", "class_shares") if name in given}
     is_regression = "target_range" in fixed
     by_label = given.pop("delete_label", None) is not None
     given["metric"] = _metric_of(NUMBERS if is_regression else CLASSES, given)
@@ -156,10 +178,10 @@ def _targets_of(options: PlanOptions, subjects: object, weights: object) -> tupl
         "distribution", "weights" if weights is not None else "subject" if subjects is not None else "uniform"
     )
     targets = Targets(**given)
-    if is_regression and (by_label or targets.distribution == "label"):
+    if is_regression and (by_label or targets.distribution == "label" or "class_shares" in public):
         raise ConfigurationError(
-            "distribution='label' and delete_label= are for classes, and target_range= makes a regression: leave them "
-            "out."
+            "distribution='label', delete_label= and class_shares= are for classes, and target_range= makes a "
+            "regression: leave them out."
         )
     for name, argument, column in (("subject", "subjects=", subjects), ("weights", "weights=", weights)):
         if targets.distribution == name and column is None:
@@ -168,7 +190,7 @@ def _targets_of(options: PlanOptions, subjects: object, weights: object) -> tupl
         raise ConfigurationError(
             f"weights are given, but distribution={targets.distribution!r} does not use them: leave one of them out."
         )
-    return targets, fixed
+    return targets, fixed, public
 
 
 def _metric_of(kind: Kind, given: dict[str, Any]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,11 +13,17 @@ import numpy as np
 import numpy.typing as npt
 
 from erasable.core.arrays import ColumnLike, Float64s, Matrix
+from erasable.core.independent import rarity_of
 from erasable.core.keyed_hash import hashed_order
-from erasable.operations.plan.deletions import Survival
+from erasable.errors import ConfigurationError
+from erasable.operations.plan.deletions import SCENARIOS, Survival, score_after
 from erasable.operations.plan.rows import Estimator, HeldOut, Kind, Parameters, Sample
-from erasable.operations.plan.targets import AnyScores, Effort
+from erasable.operations.plan.targets import AnyScores, Effort, Metric
 
+Make = Callable[[Parameters], Estimator]  # an estimator with these parameters and those that the caller fixed
+LEVERAGE, INDEPENDENT = {"selection": "leverage"}, {"selection": "independent"}
+BALANCE = 0.5  # tried where class shares are public
+_MATCHES, _ALIKE = 2, 0.05  # thresholds tried to store as many rows, and how far the numbers may differ
 _JUDGED = 200  # rows that the model of all rows does not store, to judge it by; of few rows, half
 _SCORED = 5_000  # rows that the model of all rows is scored on
 _TIMED = 15  # core rows forgotten one at a time to see how long one takes
@@ -50,15 +56,16 @@ class Candidate:
     stored_share : float
     value : Band
         The metric of the targets on rows not learnt, before any deletion.
-    all_rows, random_rows : float
-        The same metric of the same model with every row stored, and with as many random rows as this one stores.
+    all_rows : float
+        The same metric of the same model with every row stored.
     scores : dict
         Every metric, in the mean over the divisions.
     core_rows : tuple of int
         Core rows of each class, in the order of the sorted classes; for numbers, all core rows.
     final : float, optional
-        The metric of the model learnt from all rows, on rows that it does not store. Selection never looks at labels,
-        so those rows tell as much as new ones. None where it was not measured, or too few rows are left.
+        The metric of the model learnt from all rows, on rows that it does not store. Without ``balance``, selection
+        never looks at labels, so those rows tell as much as new ones. None where it was not measured, or too few rows
+        are left.
     seconds_per_deletion : float, optional
         Until the model can predict again after one core row was forgotten, on this machine.
     survival : Survival, optional
@@ -71,7 +78,6 @@ class Candidate:
     stored_bytes: int
     value: Band
     all_rows: float
-    random_rows: float
     scores: dict[str, float]
     core_rows: tuple[int, ...]
     final: float | None = None
@@ -85,8 +91,8 @@ class Trial:
 
     parameters: Parameters
     scores: list[AnyScores] = field(default_factory=list)
-    random: list[AnyScores] = field(default_factory=list)
     by_class: list[Float64s] = field(default_factory=list)  # core rows of each class at the horizon
+    shares: list[float] = field(default_factory=list)  # of the rows learnt in each division
     whole: Float64s | None = None  # the same, from all rows
     row_bytes: float = 0.0
     other_bytes: int = 0
@@ -105,6 +111,11 @@ class Trial:
         return float(self.core_rows.sum())
 
     @property
+    def share(self) -> float:
+        """The share of the rows learnt that is stored, in the mean over divisions."""
+        return float(np.mean(self.shares))
+
+    @property
     def stored_bytes(self) -> float:
         """Bytes stored at the horizon."""
         return self.other_bytes + self.row_bytes * self.stored_rows
@@ -115,59 +126,176 @@ class Trial:
         return self.whole is not None
 
 
-def grid_of_candidates(effort: Effort, kind: Kind, *, metric: str, named: bool) -> list[list[list[Parameters]]]:
+@dataclass(frozen=True)
+class SelectionScore:
+    """One of both selections at about the storage of what is recommended, with the same head.
+
+    Attributes
+    ----------
+    parameters : dict
+    stored_share : float
+    scores : dict
+        Every metric on rows not learnt, in the mean over a few divisions.
+    after : dict
+        The metric of the targets after each of several deletions, in words; None if no row was left.
+    """
+
+    parameters: Parameters
+    stored_share: float
+    scores: dict[str, float]
+    after: dict[str, float | None]
+
+
+def grid_of_candidates(
+    effort: Effort, kind: Kind, *, metric: str, balances: Sequence[float]
+) -> list[list[list[Parameters]]]:
     """The parameters to try, and the one place that says which selections and heads are compared.
 
-    Along each path more and more rows are stored; the last step of those by leverage stores all. The candidates of one
-    step store the same rows and differ in their head alone. A sample is drawn by ids, so it is tried only where rows
-    are ``named``.
+    Along each path more and more rows are stored; the last step of independent selection stores all. The candidates of
+    one step store the same rows and differ in their head alone.
     """
     extra = {"class_weight": "balanced"} if metric == "balanced" else {}
-    paths = []
-    for capacity in effort.capacities:
-        thresholds = [*(t for t in effort.thresholds if t < 1 / capacity), 0.0]
-        selections: list[list[Parameters]] = [[{"threshold": t} for t in thresholds]]
-        selections += [[{"threshold": math.inf, "sample_rate": r} for r in effort.rates]] if named else []
-        paths += [
-            [[{**head, "capacity": capacity, **selection, **extra} for head in kind.heads] for selection in path]
-            for path in selections
-        ]
+    paths: list[list[list[Parameters]]] = []
+    for c in effort.capacities:
+        thresholds = [t for t in effort.thresholds if t < 1 / c]
+        own = LEVERAGE | {"capacity": c}
+        paths.append([[{**own, "threshold": t, **head, **extra} for head in kind.heads(c)] for t in thresholds])
+    heads = [head for c in effort.capacities for head in kind.heads(c)]
+    for balance in balances:
+        drawn = {"balance": balance} if balance else {}
+        rates = effort.rates if balance else (*effort.rates, 1.0)
+        paths.append([[{**INDEPENDENT, "rate": r, **drawn, **head, **extra} for head in heads] for r in rates])
     return paths
 
 
-def storing_all(parameters: Parameters) -> Parameters:
-    """The parameters with which the same model stores every row."""
-    return {name: value for name, value in parameters.items() if name != "sample_rate"} | {"threshold": 0.0}
+def checked_public(given: Parameters, sample: Sample) -> Parameters:
+    """Public moments and class shares, checked; the latter by the codes of the classes.
+
+    Raises
+    ------
+    ConfigurationError
+    """
+    public = dict(given)
+    if "moments" in public:
+        rarity_of(public["moments"], sample.grid.n_features)
+    if "class_shares" in public:
+        shares = public["class_shares"]
+        named = {str(label): share for label, share in shares.items()} if isinstance(shares, Mapping) else {}
+        if set(named) != {str(label) for label in sample.classes.tolist()}:
+            raise ConfigurationError(
+                f"class_shares must be a dictionary with the public share of each of the {sample.n_groups} classes of "
+                "the rows, and of no others."
+            )
+        public["class_shares"] = {code: named[str(label)] for code, label in enumerate(sample.classes.tolist())}
+    return public
 
 
-def learnt(model: Estimator, parameters: Parameters, X: Matrix, y: npt.ArrayLike, ids: object) -> Estimator | None:
+def used_of(public: Parameters, parameters: Parameters) -> Parameters:
+    """The public parameters that a candidate uses."""
+    names = ["moments"] if parameters.get("selection") == "independent" else []
+    names += ["class_shares"] if parameters.get("balance") else []
+    return {name: public[name] for name in names if name in public}
+
+
+def maker(kind: Kind, fixed: Parameters, public: Parameters) -> Make:
+    """The function that makes the estimator of a candidate, with what the caller fixed and what is public."""
+    return lambda parameters: kind.estimator(**fixed, **used_of(public, parameters), **parameters)
+
+
+def stores_all(parameters: Parameters) -> bool:
+    """Whether every row is stored."""
+    return bool(parameters.get("rate") == 1.0)
+
+
+def head_of(parameters: Parameters) -> Parameters:
+    """The parameters of the head alone; the capacity is one of them unless another number regularises."""
+    names = ("loss", "class_weight", *(["alpha"] if "alpha" in parameters else ["capacity"]))
+    return {name: parameters[name] for name in names if name in parameters}
+
+
+def with_rate(parameters: Parameters, rate: float) -> Parameters:
+    """The parameters of the same head behind independent selection; with rate 1 every row is stored."""
+    return {**INDEPENDENT, "rate": rate, **head_of(parameters)}
+
+
+def leverage_like(trial: Trial, trials: Sequence[Trial], *, at_horizon: bool) -> Parameters | None:
+    """Leverage with the head and about the storage of a candidate, by the thresholds that were tried; or None."""
+    own, head = trial.parameters, head_of(trial.parameters)
+    if "threshold" in own:
+        return own
+    tried = [t for t in trials if "threshold" in t.parameters and head_of(t.parameters) == head]
+    sizes = {(t.stored_rows if at_horizon else t.share): t.parameters["threshold"] for t in tried}
+    if not sizes:
+        return None
+    stored, thresholds = (np.log(v) for v in zip(*sorted(sizes.items()), strict=True))
+    wanted = trial.stored_rows if at_horizon else trial.share
+    threshold = float(np.exp(np.interp(math.log(wanted), stored, thresholds)))
+    return {**tried[0].parameters, "threshold": float(f"{threshold:.3g}")}
+
+
+def equal_storage(
+    make: Make, own: Parameters, leverage: Parameters, part: Sample
+) -> list[tuple[Estimator, Parameters]] | None:
+    """A model by each selection that store about as many rows of a part; None if one of them stores none.
+
+    Where ``own`` is not by leverage, the threshold of ``leverage`` is corrected once or twice.
+    """
+    rows = part.X, part.y, part.ids
+    first = learnt(make, leverage, *rows)
+    alone = own
+    if "rate" not in own and first is not None:
+        alone = with_rate(own, float(f"{first.n_core_ / part.n_rows:.3g}"))
+    second = learnt(make, alone, *rows)
+    for _ in range(_MATCHES if alone is own else 0):
+        ratio = 1.0 if first is None or second is None else first.n_core_ / second.n_core_
+        if abs(ratio - 1.0) > _ALIKE:
+            leverage = {**leverage, "threshold": float(f"{leverage['threshold'] * ratio:.3g}")}
+            first = learnt(make, leverage, *rows)
+    return None if first is None or second is None else [(first, leverage), (second, alone)]
+
+
+def scored_selection(
+    clf: Estimator, parameters: Parameters, part: Sample, held_out: HeldOut, by: Metric, rng: np.random.Generator
+) -> SelectionScore:
+    """What a model that learnt ``part`` stores, how good it is, and how good after deletions."""
+    scores = held_out.scores(clf)
+    left = score_after(clf, part, held_out, rng)
+    figures = {name: m.of(scores) for name, m in part.kind.metrics.items()}
+    after = {name: by.of(left[name]) if name in left else None for name in SCENARIOS}
+    return SelectionScore(parameters, clf.n_core_ / part.n_rows, figures, after)
+
+
+def average(found: Sequence[SelectionScore]) -> SelectionScore:
+    """The mean over divisions; what no row was left for in one of them has none."""
+    scores = {name: float(np.mean([f.scores[name] for f in found])) for name in found[0].scores}
+    after: dict[str, float | None] = {}
+    for name in found[0].after:
+        values = [value for f in found if (value := f.after[name]) is not None]
+        after[name] = float(np.mean(values)) if len(values) == len(found) else None
+    return SelectionScore(found[0].parameters, float(np.mean([f.stored_share for f in found])), scores, after)
+
+
+def learnt(make: Make, parameters: Parameters, X: Matrix, y: npt.ArrayLike, ids: object) -> Estimator | None:
     """A model of these rows; None where it stores none."""
-    fresh = type(model)(**{**model.get_params(), **parameters})
     with warnings.catch_warnings(action="ignore"):  # a candidate that is only tried warns of nothing
-        fresh.fit(X, y, ids=ids)
+        fresh = make(parameters).fit(X, y, ids=ids)
     return fresh if fresh.n_core_ else None
 
 
-def observe(trial: Trial, found: Estimator, part: Sample, held_out: HeldOut, *, rng: np.random.Generator) -> None:
-    """Enter what one division shows of a candidate, and of as many random rows."""
-    core = np.asarray(found.core_ids_)
+def observe(trial: Trial, found: Estimator, part: Sample, held_out: HeldOut) -> None:
+    """Enter what one division shows of a candidate."""
     trial.scores.append(held_out.scores(found))
-    trial.by_class.append(_rows_at_horizon(found, core, part))
+    trial.by_class.append(_rows_at_horizon(found, np.asarray(found.core_ids_), part))
+    trial.shares.append(found.n_core_ / part.n_rows)
     c, classes = found.model_.configuration, found.model_.classes_with_rows()
     sums, functions, columns = len(c.head.sum_order(c, classes)), c.head.n_functions(c, classes), part.grid.n_columns
     trial.other_bytes = (8 * columns + 8 * sums + 4 * functions) * columns  # sums and weights
     trial.row_bytes = (found.stored_bytes_ - trial.other_bytes) / found.n_core_  # of sparse rows, on average
-    if trial.parameters["threshold"] == math.inf or len(core) == part.n_rows:  # these are random rows
-        trial.random.append(trial.scores[-1])
-        return
-    drawn = np.sort(rng.permutation(part.n_rows)[: len(core)])
-    other = learnt(found, storing_all(trial.parameters), part.X[drawn], part.y[drawn], drawn)
-    trial.random.append(trial.scores[-1] if other is None else held_out.scores(other))  # None: all of them are zero
 
 
-def observe_whole(trial: Trial, model: Estimator, sample: Sample, rng: np.random.Generator) -> None:
+def observe_whole(trial: Trial, make: Make, sample: Sample, rng: np.random.Generator) -> None:
     """Enter what learning all rows stores, how good that model is, and how long forgetting a core row of it takes."""
-    clf = learnt(model, trial.parameters, sample.X, sample.y, sample.ids)
+    clf = learnt(make, trial.parameters, sample.X, sample.y, sample.ids)
     if clf is None:
         trial.whole = np.zeros(sample.n_groups)
         return
@@ -196,7 +324,7 @@ def _listed(keys: ColumnLike) -> list[Any]:
 def _rows_at_horizon(clf: Estimator, core: npt.NDArray[np.intp], sample: Sample) -> Float64s:
     """Core rows of each class after ``horizon`` rows, from the positions of those of the sample."""
     counts = np.bincount(sample.groups[core], minlength=sample.n_groups).astype(np.float64)
-    if clf.threshold_ == math.inf:  # a sample grows with the rows
+    if clf.model_.selection.independent:  # what is stored grows with the rows
         return counts * (sample.horizon / sample.n_rows)
     order = np.arange(sample.n_rows)
     if clf.model_.order_key is not None:

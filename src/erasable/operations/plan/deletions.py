@@ -13,7 +13,7 @@ import scipy.sparse as sp
 
 from erasable.core.arrays import Float64s
 from erasable.operations.plan.rows import Estimator, HeldOut, Index, Sample
-from erasable.operations.plan.targets import Metric
+from erasable.operations.plan.targets import AnyScores, Metric
 
 # Shares of what can be deleted at which a model is scored: dense where few are deleted and where few are left.
 STEPS = np.array(
@@ -22,6 +22,12 @@ STEPS = np.array(
         *(0.48, 0.56, 0.64, 0.72, 0.8, 0.86, 0.91, 0.95, 0.98, 1.0),
     ]
 )
+#: Deletions after which both selections are compared: of which rows, and how many of them.
+SCENARIOS = {
+    "half of all rows": ("uniform", 0.5),
+    "half of the stored rows": ("worst", 0.5),
+    "the rarest tenth": ("rarest", 0.1),
+}
 _RESAMPLES = 200
 _CONFIDENCE = 0.8
 
@@ -116,6 +122,21 @@ def simulate(
     return Run(np.interp(STEPS, share, loss), np.interp(STEPS, share, deleted))
 
 
+def score_after(clf: Estimator, part: Sample, held_out: HeldOut, rng: np.random.Generator) -> dict[str, AnyScores]:
+    """Scores of a model that learnt ``part`` after each of the fixed deletions of :data:`SCENARIOS`.
+
+    A model without rows is not scored.
+    """
+    found = {}
+    for name, (distribution, share) in SCENARIOS.items():
+        rows, _ = draw_requests(clf, part, distribution, rng)
+        model = copy.deepcopy(clf)
+        model.forget_quietly(rows[: round(share * len(rows))])
+        if model.n_core_:
+            found[name] = held_out.scores(model)
+    return found
+
+
 def draw_requests(clf: Estimator, part: Sample, distribution: str, rng: np.random.Generator) -> tuple[Index, Index]:
     """Positions of rows in the order in which they are deleted, and where in it each request ends."""
     match distribution:
@@ -129,6 +150,8 @@ def draw_requests(clf: Estimator, part: Sample, distribution: str, rng: np.rando
             # The order of exponential waiting times is that of drawing without replacement.
             waits = rng.standard_exponential(len(positive)) / part.weights[positive]
             rows = positive[np.argsort(waits, kind="stable")]
+        case "rarest":
+            rows = np.argsort(-part.rarity(), kind="stable")
         case "subject":
             assert part.owners is not None
             return subject_requests(part.owners, rng)

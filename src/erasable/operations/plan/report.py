@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from erasable.operations.plan.candidates import Candidate
+from erasable.operations.plan.candidates import Candidate, SelectionScore, stores_all
 from erasable.operations.plan.deletions import Survival
 from erasable.operations.plan.rows import CLASSES, NUMBERS, Kind, Parameters
 from erasable.operations.plan.targets import Targets
@@ -28,6 +28,7 @@ _DELETED = {
     "subject": "subjects deleted, all rows of each",
     "label": "rows of one class deleted",
     "worst": "core rows deleted",
+    "rarest": "rows deleted, the rarest first",
     "weights": "rows deleted, drawn by weight",
 }
 
@@ -51,6 +52,11 @@ class Plan:
         Rows of each class, in the order of the sorted classes; for numbers, all rows.
     candidates : tuple of Candidate
         Everything measured, the least storage first.
+    selections : tuple of SelectionScore
+        Leverage and independent selection with the recommended head at about the recommended storage, before and after
+        deletions; empty if all rows are stored.
+    public : tuple of str
+        Which of ``moments`` and ``class_shares``, as the caller gave them, the recommended model uses.
     targets : Targets
     effort : str
     random_state : int
@@ -67,6 +73,8 @@ class Plan:
     constant: float
     class_rows: tuple[int, ...]
     candidates: tuple[Candidate, ...]
+    selections: tuple[SelectionScore, ...]
+    public: tuple[str, ...]
     targets: Targets
     effort: str
     random_state: int
@@ -81,9 +89,10 @@ class Plan:
 
     @property
     def line(self) -> str:
-        """Python that builds the recommended model; ``scales`` stands for the caller's array of scales."""
-        typed = ", ".join(f"{name}={_typed(name, value)}" for name, value in self.parameters.items())
-        return f"{self.kind.estimator.__name__}({typed})"
+        """Python that builds the recommended model; ``scales`` and ``moments`` stand for what the caller gave."""
+        typed = [f"{name}={_typed(name, value)}" for name, value in self.parameters.items()]
+        typed += [f"{name}={name}" for name in self.public]
+        return f"{self.kind.estimator.__name__}({', '.join(typed)})"
 
     @property
     def frontier(self) -> tuple[Candidate, ...]:
@@ -120,7 +129,7 @@ class Plan:
     def as_json(self) -> dict[str, Any]:
         """The plan as plain values, which ``json.dumps`` takes; None stands for what is not known or never reached."""
         plain: dict[str, Any] = dataclasses.asdict(self)
-        for holder in (plain, plain["recommended"], *plain["candidates"]):
+        for holder in (plain, plain["recommended"], *plain["candidates"], *plain["selections"]):
             holder["parameters"] = {name: _plain(value) for name, value in holder["parameters"].items()}
         lasting = {"line": self.line, "months_until_refresh": self.months_until_refresh}
         return {**plain, "warnings": list(self.warnings), **lasting}
@@ -140,7 +149,6 @@ class Plan:
             (by.title, band, measured),
             ("  with every row stored", by.text(r.all_rows), "the same parameters"),
             ("  that a loss is counted from", by.text(self.reference), "every row stored, the best in a first look"),
-            ("  with as many random rows", by.text(r.random_rows), "the same parameters"),
         ]
         if r.final is not None:
             rows.append(("  on the rows it does not store", by.text(r.final), "learnt from all rows"))
@@ -162,7 +170,8 @@ class Plan:
         names = list(dict.fromkeys(name for c in shown for name in c.parameters))
         rarest = ("of the rarest class",) if classes else ()
         until = f"{self.survival.unit} deleted until loss"
-        head = ("", *names, "stored", "MB", *rarest, by.title, "all rows", "random rows", until)
+        also = [m for m in self.kind.metrics.values() if classes and m.name == "logloss" and m != by]
+        head = ("", *names, "stored", "MB", *rarest, by.title, "all rows", *(m.title for m in also), until)
         rows = [
             (
                 "→" if c == self.recommended else "",
@@ -170,13 +179,32 @@ class Plan:
                 percent(c.stored_share),
                 f"{c.stored_bytes / 1e6:,.3g}",
                 *([f"{min(c.core_rows):,}"] if classes else []),
-                *(by.text(value) for value in (c.value.mean, c.all_rows, c.random_rows)),
+                *(by.text(value) for value in (c.value.mean, c.all_rows)),
+                *(m.text(c.scores[m.name]) for m in also),
                 "" if c.survival is None else c.survival.text(),
             )
             for c in shown
         ]
         title = f"The frontier of {len(self.candidates)} candidates ({self.rows:,} x {self.features}"
         return TextTable(f"{title}, horizon {self.horizon:,})" if self.horizon > self.rows else f"{title})", head, rows)
+
+    def compared(self) -> TextTable:
+        """Both selections at equal storage, before and after deletions."""
+        by, metrics = self.targets.by, list(self.kind.metrics.values())[:2]  # of classes those that look at all scores
+        after = [f"{by.title} without {name}" for name in (self.selections[0].after if self.selections else ())]
+        head = ("selection", "by", "stored", by.title, *(m.title for m in metrics if m != by), *after)
+        rows = [
+            (
+                s.parameters["selection"],
+                next(f"{name} {_shown(s.parameters[name])}" for name in ("rate", "threshold") if name in s.parameters),
+                percent(s.stored_share),
+                by.text(s.scores[by.name]),
+                *(m.text(s.scores[m.name]) for m in metrics if m != by),
+                *("no rows left" if value is None else by.text(value) for value in s.after.values()),
+            )
+            for s in self.selections
+        ]
+        return TextTable("Both selections at equal storage, with the same head", head, rows)
 
 
 def number_text(value: float) -> str:
@@ -215,15 +243,9 @@ def _plain(value: object) -> object:
 def _warnings(plan: Plan) -> Iterator[str]:
     r, t, by = plan.recommended, plan.targets, plan.targets.by
     yield from _class_warnings(plan)
-    if r.parameters["threshold"] == 0.0:
+    if stores_all(r.parameters):
         yield "all rows are stored: no candidate that stores less meets the targets. The table shows what less costs."
-    if by.lost(r.value.mean, r.random_rows) > t.max_loss / 2.0:
-        tried = any("sample_rate" in c.parameters for c in plan.candidates)
-        yield (
-            f"as many random rows do better here ({by.title} {by.text(r.random_rows)}, not {by.text(r.value.mean)}): "
-            f"threshold=inf with sample_rate={r.stored_share:.2g} stores such rows"
-            + ("." if tried else "; name the rows with ids= to have it tried.")
-        )
+    yield from _selection_hints(plan)
     if r.stored_rows < _FEW:
         yield f"the core set has only {r.stored_rows} rows: results vary much with the rows it happens to hold."
     if plan.scored * t.max_loss < _VISIBLE * by.scale(plan.constant):
@@ -243,6 +265,25 @@ def _warnings(plan: Plan) -> Iterator[str]:
         )
 
 
+def _selection_hints(plan: Plan) -> Iterator[str]:
+    """The other selection, where it is as good or better at the same storage."""
+    if not plan.selections:
+        return
+    by, (leverage, alone) = plan.targets.by, plan.selections
+    figures = f"{by.title} {by.text(alone.scores[by.name])} against {by.text(leverage.scores[by.name])}"
+    lost = by.lost(alone.scores[by.name], leverage.scores[by.name])
+    if "threshold" in plan.recommended.parameters and lost <= plan.targets.max_loss / 4.0:
+        yield (
+            f"independent selection with rate {alone.parameters['rate']:g} is as good at the same storage ({figures}) "
+            "and promises more: after forgetting, the state is that of learning all surviving rows."
+        )
+    elif "rate" in plan.recommended.parameters and lost > plan.targets.max_loss:
+        yield (
+            f"leverage with threshold {leverage.parameters['threshold']:g} is better at the same storage ({figures}), "
+            "but promises less: after forgetting, the state is that of learning the surviving core rows."
+        )
+
+
 def _class_warnings(plan: Plan) -> Iterator[str]:
     """Classes rarer in the core set than in the data, or predicted worse than the metric shows."""
     core, data = ([n / sum(counts) for n in counts] for counts in (plan.recommended.core_rows, plan.class_rows))
@@ -258,7 +299,7 @@ def _class_warnings(plan: Plan) -> Iterator[str]:
     if "balanced" not in scores:
         return
     found = f"balanced accuracy is {scores['balanced']:.4f}"
-    if plan.targets.metric == "accuracy" and scores["balanced"] < scores["accuracy"] - _GAP:
+    if plan.targets.metric in ("auc", "accuracy") and scores["balanced"] < scores["accuracy"] - _GAP:
         yield (
             f"{found}, and accuracy {scores['accuracy']:.4f}: rare classes are predicted worse than common ones. Where "
             "that matters, plan with metric='balanced'."
@@ -310,10 +351,12 @@ def _draw_candidates(axis: Any, plan: Plan, shown: Sequence[Candidate]) -> None:
     axis.axhspan(*sorted((plan.reference, by.worse(plan.reference, t.max_loss))), color=PALE, alpha=0.4, lw=0)
     axis.axhline(plan.reference, color=INK, linestyle="--", linewidth=1, label="every row stored, and what may be lost")
     axis.axhline(plan.constant, color=INK, linestyle=":", linewidth=1, label="a constant")
-    axis.scatter(*points(shown), s=16, color=BLUE, alpha=0.35, linewidth=0, label="candidates", zorder=2)
-    axis.plot(*points(frontier), "o-", color=BLUE, markersize=4, linewidth=1.4, label="the best of them", zorder=3)
-    random = [c.random_rows for c in frontier]
-    axis.plot(points(frontier)[0], random, "s--", color=GREY, markersize=3, linewidth=1, label="as many random rows")
+    alone = [c for c in shown if "rate" in c.parameters]
+    others = [c for c in shown if c not in alone]
+    marks = {"alpha": 0.5, "linewidth": 0, "zorder": 2}
+    axis.scatter(*points(others), s=16, color=BLUE, label="rows stored by leverage", **marks)
+    axis.scatter(*points(alone), s=16, color=GREY, marker="s", label="independent selection", **marks)
+    axis.plot(*points(frontier), "-", color=BLUE, linewidth=1.4, label="the best of them", zorder=3)
     axis.scatter(*points([plan.recommended]), s=110, color=RED, label="recommended", zorder=4)
     axis.set_ylabel(f"{by.title} on rows not learnt" + (",\nlower is better" if by.sign < 0 else ""))
     axis.set_xlabel("rows stored, %")

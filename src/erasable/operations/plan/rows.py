@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from scipy.sparse.csgraph import connected_components
 
 from erasable.core.arrays import Matrix, on_host
-from erasable.core.grid import Grid
+from erasable.core.grid import Grid, scale_rows
 from erasable.errors import ConfigurationError, InputError
 from erasable.estimators import ErasableClassifier, ErasableRegressor
 from erasable.estimators.validated import check_rows
@@ -48,7 +48,7 @@ class Kind:
 
     estimator: type[Estimator]
     metrics: dict[str, Metric]  # by name, the default first
-    heads: tuple[Parameters, ...]  # tried on the same core rows
+    heads: Callable[[float], list[Parameters]]  # tried on the same core rows, by their regulariser
     coded: Callable[[Estimator, npt.NDArray[Any], int], Labels]  # checks labels or targets
     differ: Callable[[npt.NDArray[Any]], bool]  # whether labels can tell a model from a constant
     differing: str  # such labels, in words
@@ -90,7 +90,7 @@ def _class_scores(model: Any, X: Matrix, y: npt.NDArray[Any]) -> Scores:
 CLASSES = Kind(
     ErasableClassifier,
     CLASS_METRICS,
-    ({"loss": "squared"}, {"loss": "logistic"}),
+    lambda weight: [{"loss": "logistic", "alpha": weight}, {"loss": "squared", "capacity": weight}],
     _class_codes,
     lambda y: len(np.unique(y)) > 1,
     "rows of two classes",
@@ -100,7 +100,7 @@ CLASSES = Kind(
 NUMBERS = Kind(
     ErasableRegressor,
     NUMBER_METRICS,
-    ({},),
+    lambda weight: [{"capacity": weight}],
     _numbers,
     _numbers_differ,
     "targets that differ",
@@ -124,13 +124,13 @@ class Sample:
     y: npt.NDArray[Any]
     groups: Index  # the class of each row, or one group of all
     n_groups: int
-    ids: Any  # the caller's where rows are named, otherwise positions
+    ids: Any  # the caller's, otherwise positions
     owners: sp.csr_array | None  # rows by subjects
     weights: npt.NDArray[np.float64] | None
     delete_class: int
     horizon: int
     grid: Grid
-    named: bool = False
+    classes: npt.NDArray[Any]  # labels of the groups
 
     @property
     def n_rows(self) -> int:
@@ -152,8 +152,15 @@ class Sample:
             ids=np.arange(len(index)),
             owners=None if self.owners is None else self.owners[index],
             weights=None if self.weights is None else self.weights[index],
-            named=False,
         )
+
+    def rarity(self) -> npt.NDArray[np.float64]:
+        """How unusual each row is: its squares divided by the mean square of their column, added up."""
+        rows = scale_rows(self.X, self.grid)
+        squares = rows.multiply(rows) if sp.issparse(rows) else np.square(rows)
+        means = np.asarray(squares.mean(axis=0)).ravel()
+        found: npt.NDArray[np.float64] = squares @ np.divide(1.0, means, out=np.zeros_like(means), where=means > 0)
+        return found
 
     def divide(self, rng: np.random.Generator, numbers_at_most: float) -> tuple[Sample, HeldOut]:
         """Rows to learn, in their order, and rows to score; no subject has rows on both sides.
@@ -236,7 +243,7 @@ def check_sample(
         _class_named(delete_label, labels.names),
         _checked_horizon(horizon, n),
         grid,
-        ids is not None,
+        labels.names,
     )
 
 

@@ -6,7 +6,7 @@ Where none does, :func:`why_not` says which target binds, what comes closest, an
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -15,12 +15,19 @@ from erasable.errors import ConfigurationError
 from erasable.operations.plan.candidates import (
     Band,
     Candidate,
+    Make,
+    SelectionScore,
     Trial,
+    average,
+    equal_storage,
     grid_of_candidates,
     learnt,
+    leverage_like,
     observe,
     observe_whole,
-    storing_all,
+    scored_selection,
+    stores_all,
+    with_rate,
 )
 from erasable.operations.plan.deletions import deletable, simulate, survival
 from erasable.operations.plan.rows import SMALL, Estimator, HeldOut, Parameters, Sample
@@ -35,6 +42,7 @@ _ERRORS = 2.0  # or by so many standard errors
 _RUNS = 6  # simulated sequences of deletions at least
 _FEW_ROWS, _MORE = 1_000, 2.0  # with fewer rows there are more divisions, up to so many times as many
 _FURTHER = 1.2  # after a candidate that survives too few deletions, the next one stores this many times as much
+_COMPARED = 3  # divisions on which both selections are compared
 _WORTH = 0.02  # of what is much of a metric: less over a constant is not worth a plan
 
 
@@ -42,9 +50,19 @@ class Planner:
     """Working memory of one plan."""
 
     def __init__(
-        self, sample: Sample, model: Estimator, targets: Targets, effort: Effort, random_state: int, watch: Watch
+        self,
+        sample: Sample,
+        make: Make,
+        targets: Targets,
+        effort: Effort,
+        random_state: int,
+        watch: Watch,
+        balances: Sequence[float] = (0.0,),
     ) -> None:
-        self.sample, self.model, self.targets, self.metric = sample, model, targets, targets.by
+        self.sample, self.make, self.targets, self.metric = sample, make, targets, targets.by
+        self.balances = balances
+        # Classifiers are judged by their probabilities, too, whatever the metric.
+        self.judges = tuple({m.name: m for m in (self.metric, sample.kind.metrics.get("logloss")) if m}.values())
         self.effort, self.random_state, self.watch = effort, random_state, watch
         self.n_tried, self.n_splits = effort.tried, effort.splits
         if sample.n_rows < SMALL:
@@ -68,7 +86,7 @@ class Planner:
                 "no candidate selects any rows: the rows are all zero, or far shorter than scaling= says. Give more "
                 "rows, or a smaller number."
             )
-        if self.gain() <= self.targets.max_loss:  # a constant would do
+        if self.useless() is not None:
             return None
         least, simulated = 0.0, 0
         while simulated < self.effort.simulated and (trial := self._next(least, last=not simulated)) is not None:
@@ -108,13 +126,13 @@ class Planner:
     def _try_candidates(self) -> None:
         """Score the candidates of each path on the first divisions, until they store most of the rows."""
         kind, sample = self.sample.kind, self.sample
-        paths = grid_of_candidates(self.effort, kind, metric=self.targets.metric, named=sample.named)
+        paths = grid_of_candidates(self.effort, kind, metric=self.targets.metric, balances=self.balances)
         steps = [(k, step) for k, path in enumerate(paths) for step in path]
         most, path = 0.0, -1
         for done, (k, step) in enumerate(steps):
             self.watch("trying candidates", done, len(steps))
             most, path = (most if k == path else 0.0), k
-            if most > _MOST * sample.horizon and step[0]["threshold"] > 0.0:
+            if most > _MOST * sample.horizon and not stores_all(step[0]):
                 continue
             if trials := self._try_step(step):
                 self.trials += trials
@@ -132,16 +150,16 @@ class Planner:
             core = np.asarray(first.core_ids_)
             self._observe(trials[0], first, i)
             for trial in trials[1:]:
-                clf = learnt(self.model, trial.parameters, part.X[core], part.y[core], core)
+                clf = learnt(self.make, trial.parameters, part.X[core], part.y[core], core)
                 assert clf is not None  # a model is what learning its own core rows gives
                 self._observe(trial, clf, i)
         return trials
 
     def _fitted(self, parameters: Parameters, part: Sample) -> Estimator | None:
-        return learnt(self.model, parameters, part.X, part.y, part.ids)
+        return learnt(self.make, parameters, part.X, part.y, part.ids)
 
     def _observe(self, trial: Trial, clf: Estimator, i: int) -> None:
-        observe(trial, clf, *self.part(i), rng=np.random.default_rng([self.random_state, 4, i]))
+        observe(trial, clf, *self.part(i))
 
     def _score(self, trial: Trial, n: int) -> None:
         """Score a candidate on the first n divisions."""
@@ -158,7 +176,7 @@ class Planner:
         if not trial.closely:
             self._score(trial, self.n_splits)
         if not trial.closely:
-            observe_whole(trial, self.model, self.sample, np.random.default_rng([self.random_state, 3]))
+            observe_whole(trial, self.make, self.sample, np.random.default_rng([self.random_state, 3]))
             self.watch("scoring again", 1, 1)
 
     def _simulate(self, trial: Trial) -> None:
@@ -177,17 +195,41 @@ class Planner:
         trial.survival = survival(runs, max_loss=t.max_loss, limit=limit, unit=unit, **about)
         self.watch("simulating deletions", 1, 1)
 
+    def compare(self, trial: Trial) -> tuple[SelectionScore, ...]:
+        """Both selections with the head of a candidate and about its storage; none if it stores all rows.
+
+        Each learns all rows that are not scored: of a part, leverage stores a larger share than of all rows.
+        """
+        own, sample = trial.parameters, self.sample
+        leverage = leverage_like(trial, self.trials, at_horizon=sample.horizon == sample.n_rows)
+        if stores_all(own) or leverage is None:
+            return ()
+        large = sample.n_rows * sample.grid.n_columns > self.effort.numbers
+        found: dict[str, list[SelectionScore]] = {"leverage": [], "independent": []}
+        for i in range(n := 1 if large else min(_COMPARED, self.n_splits)):
+            self.watch("comparing selections", i, n)
+            part, held_out = sample.divide(np.random.default_rng([self.random_state, 1, i]), math.inf)
+            pair = equal_storage(self.make, own, leverage, part)
+            if pair is None:
+                return ()
+            for clf, parameters in pair:
+                rng = np.random.default_rng([self.random_state, 5, i])
+                scored = scored_selection(clf, parameters, part, held_out, self.metric, rng)
+                found[parameters["selection"]].append(scored)
+        self.watch("comparing selections", 1, 1)
+        return tuple(average(some) for some in found.values())
+
     # -- comparing -----------------------------------------------------------------------------------------------
 
     def _storing_all(self, parameters: Parameters, n: int) -> list[AnyScores]:
         """Scores of the same model with every row stored, on the first divisions."""
-        wanted = storing_all(parameters)
+        wanted = with_rate(parameters, 1.0)
         trial = next(trial for trial in self.trials if trial.parameters == wanted)
         self._score(trial, n)
         return trial.scores[:n]
 
     def _reference(self, n: int, by: Metric) -> list[AnyScores]:
-        bases = [trial for trial in self.trials if trial.parameters["threshold"] == 0.0]
+        bases = [trial for trial in self.trials if stores_all(trial.parameters)]
         best = min(bases, key=lambda base: by.lost(by.mean(base.scores[: self.n_tried]), 0.0))
         return self._storing_all(best.parameters, n)
 
@@ -206,9 +248,16 @@ class Planner:
         by = metric or self.metric
         return by.lost(self.constant(self.n_splits, by), self.reference(self.n_splits, by))
 
-    def losses(self, trial: Trial) -> Float64s:
+    def useless(self) -> Metric | None:
+        """The judge by which a constant would do; None if there is none."""
+        return next(
+            (m for m in self.judges if self.gain(m) <= (self.targets.max_loss if m == self.metric else 0)), None
+        )
+
+    def losses(self, trial: Trial, metric: Metric | None = None) -> Float64s:
         """What a candidate loses against every row stored, division by division."""
-        by, whole = self.metric, self._reference(len(trial.scores), self.metric)
+        by = metric or self.metric
+        whole = self._reference(len(trial.scores), by)
         return np.array([by.lost(by.of(s), by.of(w)) for s, w in zip(trial.scores, whole, strict=False)])
 
     def _next(self, least: float, *, last: bool) -> Trial | None:
@@ -236,8 +285,9 @@ class Planner:
         return min(whole or little, key=lambda trial: self.losses(trial).mean(), default=None)
 
     def by_storage(self) -> list[Trial]:
-        """All candidates, those that store least first."""
-        return sorted(self.trials, key=lambda trial: trial.stored_rows)
+        """All candidates, those that store least first; of those that store the same rows, the best first."""
+        by = self.judges[-1]
+        return sorted(self.trials, key=lambda trial: (trial.stored_rows, by.lost(by.mean(trial.scores), 0.0)))
 
     def is_able(self, trial: Trial) -> bool:
         """Whether a candidate meets all targets but deletions, as far as is known."""
@@ -251,22 +301,31 @@ class Planner:
         return share <= slack * most and (t.max_bytes is None or trial.stored_bytes <= slack * t.max_bytes)
 
     def is_good(self, trial: Trial) -> bool:
-        """Whether it loses at most what is tolerated, and is no constant, as far as is known."""
-        losses, doubt = self.losses(trial), 0.0
+        """Whether it loses at most what is tolerated, and is no constant by any judge, as far as is known."""
+        return all(self.loses_little(trial, by) for by in self.judges) and not self.fails(trial)
+
+    def loses_little(self, trial: Trial, by: Metric) -> bool:
+        """Whether it loses at most half of what there is to gain over a constant; of the metric, what is tolerated."""
+        losses, doubt, most = self.losses(trial, by), 0.0, self.half(trial, by)
         if not trial.closely:
             error = losses.std(ddof=1) / np.sqrt(len(losses)) if len(losses) > 1 else 0.0
             doubt = max(_DOUBT * self.targets.max_loss, _ERRORS * error)
-        return losses.mean() <= min(self.targets.max_loss, self.half(trial)) + doubt and not self.fails(trial)
+        if by == self.metric:
+            most = min(self.targets.max_loss, most)
+        return bool(losses.mean() <= most + doubt)
 
-    def half(self, trial: Trial) -> float:
+    def half(self, trial: Trial, metric: Metric | None = None) -> float:
         """Half of what every row stored gains over a constant: the most that any candidate may lose."""
-        n = len(trial.scores)
-        return self.metric.lost(self.constant(n), self.reference(n)) / 2.0
+        n, by = len(trial.scores), metric or self.metric
+        return by.lost(self.constant(n, by), self.reference(n, by)) / 2.0
 
-    def fails(self, trial: Trial) -> bool:
-        """Whether the model of all rows is hardly better than a constant, though parts of them made better ones."""
-        by, final = self.metric, trial.final
-        return final is not None and by.lost(by.of_constant(final), by.of(final)) < self.half(trial)
+    def fails(self, trial: Trial) -> Metric | None:
+        """The judge by which the model of all rows is hardly better than a constant, though parts made better ones."""
+        final = trial.final
+        if final is None:
+            return None
+        poor = (m for m in self.judges if m.lost(m.of_constant(final), m.of(final)) < self.half(trial, m))
+        return next(poor, None)
 
     def missing(self, trial: Trial) -> list[int]:
         """Classes that have no core row, or fewer than ten where there are more than ten to choose from."""
@@ -295,7 +354,6 @@ class Planner:
             round(trial.stored_bytes),
             Band.of([by.of(s) - moved for s in trial.scores]),
             by.mean(self._storing_all(trial.parameters, n)) - moved,
-            by.mean(trial.random) - moved,
             {name: m.mean(trial.scores) - easier[name] for name, m in metrics.items()},
             tuple(round(rows) for rows in trial.core_rows.tolist()),
             None if trial.final is None else by.of(trial.final),
@@ -307,8 +365,8 @@ class Planner:
 def why_not(planner: Planner) -> str:
     """Which target no candidate meets, and what would meet it."""
     t = planner.targets
-    if planner.gain() <= t.max_loss:
-        return _tells_too_little(planner)
+    if (judge := planner.useless()) is not None:
+        return _tells_too_little(planner, judge)
     lasting = [trial for trial in planner.trials if trial.survival is not None]
     if lasting:
         return _too_short(planner, lasting)
@@ -322,12 +380,12 @@ def why_not(planner: Planner) -> str:
     )
 
 
-def _tells_too_little(planner: Planner) -> str:
+def _tells_too_little(planner: Planner, by: Metric) -> str:
     """A constant would meet the target: the metric cannot tell a model from it, or no model is any good."""
-    t, by, gain, n = planner.targets, planner.metric, planner.gain(), planner.n_splits
+    t, gain, n = planner.targets, planner.gain(by), planner.n_splits
     facts = (
-        f"{by.title} is {by.text(planner.reference(n))} with every row stored, and {by.text(planner.constant(n))} "
-        "for a constant"
+        f"{by.title} is {by.text(planner.reference(n, by))} with every row stored, and "
+        f"{by.text(planner.constant(n, by))} for a constant"
     )
     advice = [text for m in planner.sample.kind.metrics.values() if m != by and (text := _other_metric(planner, m))]
     if gain <= 0.0:
@@ -376,7 +434,7 @@ def _without_classes(planner: Planner, closest: Trial) -> str:
         whose = f" of class {short + 1} of {sample.n_groups} (in sorted order), which has"
         whose += f" {sample.group_counts[short]:,} rows"
         advice += ["more rows of that class", "a smaller max_loss"]
-        advice += ["metric='balanced'"] if t.metric == "accuracy" else []
+        advice += ["metric='balanced'"] if t.metric in ("auc", "accuracy") else []
     return (
         f"every candidate that loses at most max_loss={t.max_loss:g} with {_limits(t)} {fault}: the closest "
         f"({_described(closest)}) would hold {round(closest.core_rows[short])} core rows{whose}; {_FEW} are wanted. "
@@ -386,20 +444,21 @@ def _without_classes(planner: Planner, closest: Trial) -> str:
 
 def _too_much_lost(planner: Planner, best: Trial) -> str:
     """No candidate of little storage is good: the best of them loses too much, or fails as a model of all rows."""
-    t, by = planner.targets, planner.metric
-    n, lost, half = len(best.scores), float(planner.losses(best).mean()), planner.half(best)
+    t = planner.targets
+    by = next((m for m in planner.judges if not planner.loses_little(best, m)), planner.fails(best) or planner.metric)
+    n, lost, half = len(best.scores), float(planner.losses(best, by).mean()), planner.half(best, by)
     facts = (
         f"the best {by.title} there is {by.text(by.mean(best.scores))} ({_described(best)}), with every row stored "
-        f"it is {by.text(planner.reference(n))}"
+        f"it is {by.text(planner.reference(n, by))}"
     )
     advice = _enough_storage(planner)
-    if lost > t.max_loss:
-        tolerable = lost < half and not planner.fails(best) and not planner.missing(best)
+    if lost > half:
+        fault = f"with {_limits(t)} no candidate keeps half of what there is to gain over a constant"
+        facts += f", and {by.text(planner.constant(n, by))} for a constant"
+    elif by == planner.metric and lost > t.max_loss:
+        tolerable = not planner.fails(best) and not planner.missing(best)
         advice += [f"max_loss={_rounded(lost, math.ceil)}"] if tolerable else []
         fault = f"max_loss={t.max_loss:g} cannot be met with {_limits(t)}"
-    elif lost > half:
-        fault = f"with {_limits(t)} no candidate keeps half of what there is to gain over a constant"
-        facts += f", and {by.text(planner.constant(n))} for a constant"
     else:
         assert best.final is not None
         fault = f"with {_limits(t)} no candidate makes a good model of all rows"

@@ -14,7 +14,7 @@ from erasable.operations.scoring import RegressionScores, Scores
 from erasable.validation import choice, number_between, positive_number
 
 AnyScores = Scores | RegressionScores
-DISTRIBUTIONS = ("uniform", "subject", "label", "worst", "weights")
+DISTRIBUTIONS = ("uniform", "subject", "label", "worst", "rarest", "weights")
 _MONTHS = 12.0
 _FIGURES = 5  # printed digits of a metric in the units of the targets
 
@@ -66,10 +66,10 @@ def _figures(value: float) -> float:
 CLASS_METRICS = {
     metric.name: metric
     for metric in (
-        Metric("accuracy", "accuracy", 1.0, lambda s: s.accuracy, lambda s: s.largest_share),
-        Metric("balanced", "balanced accuracy", 1.0, lambda s: s.balanced_accuracy, lambda s: 1 / _classes_present(s)),
         Metric("auc", "AUC", 1.0, lambda s: s.auc, lambda s: 0.5),
         Metric("logloss", "log-loss", -1.0, lambda s: round(s.log_loss, 9), lambda s: s.log_loss_of_shares),
+        Metric("accuracy", "accuracy", 1.0, lambda s: s.accuracy, lambda s: s.largest_share),
+        Metric("balanced", "balanced accuracy", 1.0, lambda s: s.balanced_accuracy, lambda s: 1 / _classes_present(s)),
     )
 }
 NUMBER_METRICS = {
@@ -105,11 +105,12 @@ class Targets:
         How long the model is to last. Default: 12, where deletions are expected.
     distribution : str, default="uniform"
         ``uniform``: any rows. ``subject``: all rows of a subject at once. ``label``: rows of one class. ``worst``:
-        core rows only. ``weights``: rows with probability in proportion to their weights.
-    metric : str, default="accuracy"
-        What candidates are compared by: ``accuracy``, ``balanced`` (accuracy, in the mean over the classes), ``auc``
-        or ``logloss``, where lower is better. For numbers ``r2``, or ``mae``, where lower is better; with several
-        targets, the mean over them.
+        core rows only. ``rarest``: all rows, the most unusual first. ``weights``: rows with probability in proportion
+        to their weights.
+    metric : str, default="auc"
+        What candidates are compared by: ``auc``, ``logloss`` (lower is better), ``accuracy`` or ``balanced`` (accuracy,
+        in the mean over the classes). For numbers ``r2``, or ``mae``, where lower is better; with several targets, the
+        mean over them.
 
     Raises
     ------
@@ -129,7 +130,7 @@ class Targets:
     deletions_per_month: float | None = None
     months: float | None = None
     distribution: str = "uniform"
-    metric: str = "accuracy"
+    metric: str = "auc"
 
     def __post_init__(self) -> None:
         choice(self.metric, "metric", tuple(METRICS))
@@ -165,7 +166,7 @@ class Effort:
 
     capacities: tuple[float, ...]
     thresholds: tuple[float, ...]  # falling, so that more and more rows are stored
-    rates: tuple[float, ...]  # shares of rows kept by their ids
+    rates: tuple[float, ...]  # of independent selection, rising; all rows are tried in any case
     tried: int  # divisions on which every candidate is scored
     splits: int  # divisions on which those that may be recommended are scored
     small_tried: int  # the same two for samples of few rows
@@ -180,8 +181,13 @@ def _falling(*digits: float) -> tuple[float, ...]:
 
 
 EFFORTS = {
-    "quick": Effort((1.0, 0.1), _falling(1.0, 0.3), (0.05, 0.2), 1, 2, 2, 8, 1, 3, 3e6),
-    "default": Effort((1.0, 0.1, 0.01), _falling(1.0, 0.5, 0.2), (0.05, 0.1, 0.2, 0.4), 1, 6, 5, 20, 1, 5, 1e7),
+    "quick": Effort((1.0, 0.1), _falling(1.0, 0.3), (0.02, 0.05, 0.1, 0.2, 0.4), 1, 2, 2, 8, 1, 3, 3e6),
+    "default": Effort(
+        (1.0, 0.1, 0.01),
+        _falling(1.0, 0.5, 0.2),
+        (0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.6),
+        *(1, 6, 5, 20, 1, 5, 1e7),
+    ),
     "thorough": Effort(
         (10.0, 1.0, 0.1, 0.01),
         _falling(1.0, 0.7, 0.5, 0.35, 0.25, 0.18, 0.13),
