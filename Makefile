@@ -36,11 +36,13 @@ test-oldest: $(STAMP) ## the quick tests with the lowest versions that pyproject
 package: $(STAMP) ## build both distributions into dist/ and check them, with bill of materials and licences
 	$(BIN)/nox -s package
 
-check: $(STAMP) ## lint, format, types, import contracts
+check: $(STAMP) ## lint, format, types, import contracts, spelling, workflows
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/codespell
+	$(BIN)/zizmor --quiet --offline .github
 
 bench: $(STAMP) ## measure speed and memory
 	$(BIN)/python benchmarks/run.py $(ARGS)

@@ -6,6 +6,11 @@ import re
 import tomllib
 from pathlib import Path
 
+import pytest
+import yaml
+
+from erasable.version import RELEASE
+
 ROOT = Path(__file__).parents[1]
 SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
@@ -32,3 +37,42 @@ def test_extras_stay_small():
     assert [re.split("[>[]", one)[0] for one in extras["tables"]] == ["pyarrow"]
     assert not {"httpx", "pandas", "polars"} & {re.split("[>[]", one)[0] for one in extras["service"]}
     assert not any("[standard]" in one for one in extras["service"])
+
+
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_workflows_run_what_exists(path):
+    """They cannot run here: every verb is one of make or nox, and every action is pinned to a commit."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    sessions = re.findall(r"^def (\w+)\(session", (ROOT / "noxfile.py").read_text(encoding="utf-8"), re.M)
+    described = yaml.safe_load(path.read_text(encoding="utf-8"))
+    steps = [step for job in described["jobs"].values() for step in job["steps"]]
+    assert described["permissions"] == {}
+    assert all("timeout-minutes" in job for job in described["jobs"].values())
+    for step in steps:
+        if "uses" in step:
+            assert re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}", step["uses"])
+        for verb in re.findall(r"\bmake ([\w-]+)", step.get("run", "")):
+            assert re.search(rf"^{verb}:", makefile, re.M)
+        assert {*re.findall(r"\b(\w+)-\$", step.get("run", ""))} <= {*sessions}
+        for file in re.findall(r"\b(?:tests|src|verifier)/[\w/.]+", step.get("run", "")):
+            assert (ROOT / file).exists()
+
+
+def test_every_python_is_named_everywhere():
+    listed = [c.rsplit(" ", 1)[1] for c in SETTINGS["project"]["classifiers"] if re.search(r":: 3\.\d+$", c)]
+    assert SETTINGS["project"]["requires-python"] == f">={listed[0]}"
+    assert re.findall(r'"(3\.\d+)"', (ROOT / "noxfile.py").read_text(encoding="utf-8")) == listed
+    tests = yaml.safe_load((ROOT / ".github" / "workflows" / "tests.yml").read_text(encoding="utf-8"))
+    assert tests["jobs"]["quick"]["strategy"]["matrix"]["python"] == listed
+    alone = tomllib.loads((ROOT / "verifier" / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert [c for c in alone["classifiers"] if "Python :: 3." in c] == [
+        c for c in SETTINGS["project"]["classifiers"] if "Python :: 3." in c
+    ]
+
+
+def test_one_version_is_named_everywhere():
+    assert yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))["version"] == RELEASE
+    assert re.findall(r"^## \[(\d.*?)\]", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.M)[0] == RELEASE

@@ -10,7 +10,8 @@ This relies on an atomic rename, an honest fsync, and a file system that overwri
 copies (Btrfs, ZFS, F2FS, APFS, snapshots) or journal data (ext4 with ``data=journal``), and on drives that remap blocks
 (SSDs), the old bytes have no name any more but may stay on the medium until their blocks are used again.
 :func:`doubt_about_blocks` reports this where it can be detected. Without hard links (FAT), a crash between the rename
-and the overwriting leaves the old blocks without a name. On Windows models can be read, not written.
+and the overwriting leaves the old blocks without a name. Files are written on Linux and macOS. On Windows
+they can be read; every attempt to write is refused with a message, before anything is created.
 """
 
 from __future__ import annotations

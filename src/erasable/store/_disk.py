@@ -15,7 +15,7 @@ from erasable.errors import StoreError
 if sys.platform != "win32":
     import fcntl
 
-# Missing on Windows, where only reading works.
+# Missing on Windows, where files are only read.
 _CLOEXEC = getattr(os, "O_CLOEXEC", 0)
 _NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
 _NONBLOCK = getattr(os, "O_NONBLOCK", 0)
@@ -23,6 +23,18 @@ _BINARY = getattr(os, "O_BINARY", 0)
 
 #: The attribute that holds an access list as POSIX drafted it.
 ACL = "system.posix_acl_access"
+
+
+#: Systems on which files are written; elsewhere they can be read.
+WRITABLE_ON = ("linux", "darwin", "freebsd")
+
+
+def refuse_other_systems() -> None:
+    """Raise StoreError where files are only read, before anything is created."""
+    if not sys.platform.startswith(WRITABLE_ON):
+        system = "Windows" if sys.platform == "win32" else sys.platform
+        message = f"files are written on Linux and macOS only, and this is {system}. Nothing was changed: load, predict"
+        raise refusal(f"{message} and verify here, and write on Linux or macOS, for instance in WSL.", errno.ENOTSUP)
 
 
 class Disk:
@@ -45,20 +57,24 @@ class Disk:
 
     def open_to_append(self, path: str) -> int:
         """Return a descriptor at the end of an existing file; never through a symbolic link."""
+        refuse_other_systems()
         return os.open(path, os.O_WRONLY | os.O_APPEND | _CLOEXEC | _NOFOLLOW | _NONBLOCK | _BINARY)
 
     def create(self, path: str, mode: int) -> int:
         """Return a descriptor of a new, empty file; the name must be free."""
+        refuse_other_systems()
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _CLOEXEC | _NOFOLLOW | _BINARY, mode)
 
     def open_lock(self, path: str) -> int:
         """Return a descriptor of the lock file, which is created for this user alone if it is missing."""
+        refuse_other_systems()
         return os.open(path, os.O_RDWR | os.O_CREAT | _CLOEXEC | _NOFOLLOW | _NONBLOCK | _BINARY, 0o600)
 
     def lock(self, descriptor: int, *, wait: bool) -> bool:
         """Return whether the lock was taken; with ``wait``, return only when it is."""
+        refuse_other_systems()
         if sys.platform == "win32":
-            raise StoreError("models are written on POSIX systems only (Linux, macOS); here they can be read.")
+            return False
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TextIO
 
 from erasable.errors import BusyError
-from erasable.store._disk import REAL_DISK
+from erasable.store._disk import REAL_DISK, refuse_other_systems
 
 #: Errors of writing alone, which Python raises without the name of the file.
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
@@ -28,6 +28,7 @@ def half_written(path: Path, *, wait: bool = False) -> Iterator[TextIO]:
     BusyError
         When another writer holds the file and ``wait`` is False.
     """
+    refuse_other_systems()
     hidden = str(path.with_name(f".{path.name}.new"))
     while True:
         with open(hidden, "r+", encoding="utf-8", newline="", opener=_opened) as file:
