@@ -63,6 +63,10 @@ class BusyError(StoreError, TimeoutError):
     """Another process or thread is changing the file and did not finish in time. Nothing was changed."""
 
 
+class UnsignedError(BusyError):
+    """Rows belong to a person whose erasure has no receipt yet: it has to be signed first. Nothing was changed."""
+
+
 class UnknownRequestError(ErasableError, LookupError):
     """No request with this id was accepted, or it was purged."""
 

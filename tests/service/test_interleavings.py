@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.service.world import ACTIONS, Said, World, finished, fresh_disk
+from tests.service.world import ACTIONS, FURTHER_ACTIONS, Said, World, finished, fresh_disk
 from tests.store.simulated import File, Inode, SimulatedDisk
 
 Moment = tuple[SimulatedDisk, Said]
@@ -107,15 +107,23 @@ def losses(disk: SimulatedDisk) -> Iterator[SimulatedDisk]:
         yield SimulatedDisk(inodes=dict(state), largest_write=disk.largest_write)
 
 
+JOURNEYS = {
+    "one by one": ("accept A", "accept B", "cancel A", "commit", "sign", "tell"),
+    "together": ("accept both", "look up", "save the index", "commit", "sign", "save the index", "tell"),
+}
+
+
 @pytest.mark.parametrize("listed", [False, True], ids=["no list", "list"])
-def test_a_loss_of_power_at_any_step_of_a_journey_keeps_the_laws(listed):
+@pytest.mark.parametrize("journey", JOURNEYS)
+def test_a_loss_of_power_at_any_step_of_a_journey_keeps_the_laws(listed, journey, monkeypatch):
+    monkeypatch.setattr("erasable.service.ledger._UNSAVED", 0)
     disk, moments = fresh_disk(), []
     world = World(disk, listed=listed)
     for folder in ("/", "/ledger"):
         disk.fsync_folder(folder)
     disk.after_step = lambda now: moments.append((now.copy(), world.said))
-    for action in ("accept A", "accept B", "cancel A", "commit", "sign", "tell"):
-        ACTIONS[action](world)
+    for action in JOURNEYS[journey]:
+        (ACTIONS | FURTHER_ACTIONS)[action](world)
     seen = set()
     for moment, said in moments:
         for after in losses(moment):

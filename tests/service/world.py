@@ -7,19 +7,21 @@ the last one of its process.
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections import Counter
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from functools import partial
 
 from erasable.audit.keys import new_key
 from erasable.audit.receipts import check_receipt
 from erasable.errors import ConflictError, UnknownRequestError
 from erasable.models.reports import VerifyReport
+from erasable.service.index import Found, Query
 from erasable.service.ledger import Ledger
 from erasable.service.lineage import Erased
 from erasable.service.model_files import Verified
-from erasable.service.requests import Erasure, Identity, State
+from erasable.service.requests import Case, Erasure, Filing, Identity, State
 from erasable.service.settings import Settings
 from erasable.service.suppression import ListedPeople, SuppressionList
 from erasable.service.worker import Callbacks, Worker
@@ -33,7 +35,8 @@ URL = "https://controller.example/status"
 MODELS = ("left", "right")
 #: By the letter of a request: its id, and whom it names.
 IDS = {"A": "aaaaaaaa-0000-4000-8000-000000000000", "B": "bbbbbbbb-0000-4000-8000-000000000000"}
-PEOPLE = {"A": "canary-ann", "B": "canary-bob"}
+#: The second request is a batch.
+PEOPLE = {"A": ("canary-ann",), "B": ("canary-bob", "canary-bea")}
 OTHER = "canary-cyd"
 
 
@@ -92,12 +95,13 @@ class Said:
     sent: frozenset[str] = frozenset()
     told: frozenset[str] = frozenset()
     asked_to_cancel: frozenset[str] = frozenset()
+    noted: frozenset[str] = frozenset()
 
 
 def fresh_disk() -> SimulatedDisk:
     disk = SimulatedDisk(largest_write=10_000)
     for name in MODELS:
-        Line(name, disk).write([*PEOPLE.values(), OTHER])
+        Line(name, disk).write([*itertools.chain(*PEOPLE.values()), OTHER])
     return disk
 
 
@@ -141,10 +145,18 @@ class World:
         self.said = replace(self.said, **{name: getattr(self.said, name) | {who} for name, who in more.items()})
 
     def accept(self, letter: str) -> None:
-        body = b"body of " + letter.encode()
-        entry = self.ledger.accept(IDS[letter], "erasure", [Identity("subject", "raw", PEOPLE[letter])], body, [URL])
-        self.note(accepted=letter)
-        assert entry.received == NOW
+        self.accept_each(letter)
+
+    def accept_each(self, letters: str) -> None:
+        entries = self.ledger.accept_each([filing(letter, b"body of " + letter.encode()) for letter in letters])
+        for letter, entry in zip(letters, entries, strict=True):
+            self.note(accepted=letter)
+            assert (entry.received, entry.reference, entry.due) == (NOW, f"case-{letter}", date(2026, 2, 2))
+
+    def look_up(self) -> None:
+        if "look-up" not in self.said.noted:  # more of them lead to nothing new
+            self.ledger.note("look-up", "auditor", IDS["A"])
+            self.note(noted="look-up")
 
     def cancel(self, letter: str) -> None:
         try:
@@ -194,7 +206,7 @@ class World:
     def memory(self) -> object:
         """What this process knows beside the disk."""
         ledger = self.ledger
-        states = tuple((name, entry.state.value) for name, entry in sorted(ledger._entries.items()))
+        states = tuple((entry.key, entry.state.value) for entry in ledger.entries())
         tries = tuple(sorted((*key, t.count, t.over) for key, t in self.callbacks._attempts.items()))
         held = ledger._epochs
         epochs = tuple((number in held._stale, *sorted(names)) for number, names in sorted(held._names.items()))
@@ -209,7 +221,19 @@ ACTIONS = {
     "sign": World.sign,
     "tell": World.tell,
     "fail to tell": World.fail_to_tell,
+    "look up": World.look_up,
 }
+#: These are part of journeys only, since they multiply what can happen.
+FURTHER_ACTIONS = {
+    "accept both": lambda world: world.accept_each("AB"),
+    "save the index": lambda world: world.ledger.save_index(),
+}
+
+
+def filing(letter: str, body: bytes) -> Filing:
+    """A request by its letter."""
+    identities = [Identity("subject", "raw", name) for name in PEOPLE[letter]]
+    return Filing(IDS[letter], "erasure", identities, body, [URL], case=Case(f"case-{letter}"))
 
 
 def finished(disk: SimulatedDisk, said: Said, *, listed: bool = False) -> None:
@@ -242,7 +266,7 @@ def check_laws(world: World, before: Said) -> None:
         except UnknownRequestError:
             assert letter not in said.accepted  # no accepted request is lost
             continue
-        stored = [PEOPLE[letter] in file.people() for file in world.files.values()]
+        stored = [name in file.people() for file in world.files.values() for name in PEOPLE[letter]]
         signed = Counter(
             record["model"] for record in records if record.get("request") == entry.key and "text" in record
         )
@@ -260,25 +284,28 @@ def check_laws(world: World, before: Said) -> None:
                 receipt = check_receipt(ledger.receipts(entry)[model], KEY.public)
                 assert receipt.request_id == name
                 assert receipt.state_before is None
-                assert PEOPLE[letter] not in VERIFIED[receipt.state_after]  # signed for a state without the person
+                assert not {*PEOPLE[letter]} & {*VERIFIED[receipt.state_after]}  # signed for a state without them
         assert letter in said.sent  # by this process, or by one before it
         assert world.delivered[name] <= (letter not in before.told)  # once it is noted, never again
-        assert ledger.accept(name, "erasure", [Identity("subject", "raw", "x")], b"body of " + letter.encode()) == entry
+        assert ledger.accept_each([filing(letter, b"body of " + letter.encode())]) == [entry]
+        assert ledger.search(Query(text=f"case-{letter}")) == Found([entry], 1)
+        filed = [event.what for event in ledger.trail(request_id=name).events if event.what != "look-up"]
+        assert sorted(filed) == ["cancel"] * (entry.state is State.CANCELLED) + ["request"]
         try:
-            ledger.accept(name, "erasure", [Identity("subject", "raw", "x")], b"another body")
+            ledger.accept_each([filing(letter, b"another body")])
         except ConflictError:
             pass
         else:
             raise AssertionError("another body was taken for the same")
-    canaries = [PEOPLE[letter].encode() for letter, name in IDS.items()]
+    looked_up = [event.what for event in ledger.trail(what="look-up").events]
+    assert len(looked_up) <= 1
+    assert {*looked_up} >= said.noted  # no event that was noted is lost
+    people = [name for names in PEOPLE.values() for name in names]
+    canaries = [name.encode() for name in people]
     for path, data in world.disk.named().items():
         if path.startswith("/ledger"):
             assert not any(canary in data for canary in canaries), path
             assert not path.endswith((".new", ".old")), path
-    erased = [
-        c
-        for c, letter in zip(canaries, IDS, strict=True)
-        if all(PEOPLE[letter] not in f.people() for f in world.files.values())
-    ]
+    erased = [name.encode() for name in people if all(name not in f.people() for f in world.files.values())]
     on_medium = b"\n".join(node.current for node in world.disk.inodes.values() if isinstance(node, File))
     assert not any(canary in on_medium for canary in erased)  # not even in files that have no name any more

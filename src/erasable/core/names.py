@@ -10,7 +10,7 @@ import itertools
 import operator
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -369,7 +369,7 @@ class Shape:
 
     def as_json(self) -> dict[str, Any]:
         """The same, ready for JSON."""
-        return {name: list(v) if isinstance(v, tuple) else v for name, v in asdict(self).items()}
+        return {name: list(v) if isinstance(v, tuple) else v for name, v in vars(self).items()}
 
     def __str__(self) -> str:
         count = "1 identity" if self.identities == 1 else f"{self.identities:,} identities"

@@ -63,7 +63,8 @@ class Past:
         self.path, anchor = (os.path.join(folder, name) for name in ("past", "anchor"))
         self._key, anchor_key = journal_key(key, "past"), journal_key(key, "anchor")
         self._disk = disk
-        found = self.read()
+        self._found: Contents | None = read_journal(self.path, self._key, disk=disk)
+        found = self._found
         anchors = read_journal(anchor, anchor_key, disk=disk)
         last = [record.content["past"] for record in anchors][-1:]
         if not last and found.at.pieces:
@@ -94,13 +95,19 @@ class Past:
         return self._journal is not None and self._journal.at.pieces > 0
 
     @property
+    def at(self) -> Position:
+        """The end of the journal."""
+        return Position() if self._journal is None else self._journal.at
+
+    @property
     def position(self) -> str:
         """The position of the journal: a number that only grows, a hyphen and a MAC. It names nobody."""
         return "0-" if self._journal is None else f"{self._journal.at.pieces}-{self._journal.at.mac}"
 
     def read(self) -> Contents:
         """All records, checked."""
-        return read_journal(self.path, self._key, disk=self._disk)
+        found, self._found = self._found, None  # the first time, what the constructor has checked
+        return found or read_journal(self.path, self._key, disk=self._disk)
 
     def append(self, records: Iterable[Mapping[str, Any]]) -> list[Record]:
         """Make records durable; see ``Journal.append``."""
@@ -111,9 +118,9 @@ class Past:
             self._drop_anchor()
         return places
 
-    def text_of(self, place: Record) -> str:
-        """The text of a receipt at a place that ``append`` or ``read`` gave."""
-        return str(read_record(self.path, place, disk=self._disk)["text"])
+    def record(self, place: Record) -> dict[str, Any]:
+        """The record at a place that ``append`` or ``read`` gave."""
+        return read_record(self.path, place, disk=self._disk)
 
     def rewrite(self, keep: Callable[[dict[str, Any]], bool] = lambda content: True) -> None:
         """Erase all other records; durable on return. ``StoreError`` if that failed."""
@@ -155,7 +162,8 @@ class Epochs:
 
     def __init__(self, folder: str, key: bytes, disk: Disk) -> None:
         self._folder, self._key, self._disk = folder, key, disk
-        self._names: dict[int, set[str]] = {}
+        self._names: dict[int, dict[str, None]] = {}  # the keys of the requests in each file, in order
+        self._number_of: dict[str, int] = {}  # the file of each request
         self._stale: set[int] = set()
         self._journal: Journal | None = None  # of the last epoch, while it takes requests
         self.any_old = False  # whether a file that was found is from before records were chained
@@ -167,7 +175,7 @@ class Epochs:
         """
         names = filter(None, map(_OPEN.fullmatch, self._disk.names(self._folder)))
         for number in sorted({int(match[1] or match[2]) for match in names}):
-            self._names[number] = set()
+            self._names[number] = {}
             self._stale.add(number)
             path, key = self._file(number)
             contents = read_journal(path, key, disk=self._disk)
@@ -177,9 +185,10 @@ class Epochs:
 
     def hold(self, name: str) -> None:
         """Note that the request found or put last is in the last file, and needed in no other."""
-        for names in self._names.values():
-            names.discard(name)
-        self._names[max(self._names)].add(name)
+        if (number := self._number_of.pop(name, None)) in self._names:
+            del self._names[number][name]
+        last = self._number_of[name] = next(reversed(self._names))
+        self._names[last][name] = None
 
     def put(self, records: Mapping[str, Mapping[str, Any]]) -> None:
         """Make records of requests, by their keys, durable.
@@ -190,7 +199,7 @@ class Epochs:
             number = max(self._names, default=0) + 1
             path, key = self._file(number)
             self._journal = Journal(path, key, at=Position(), disk=self._disk)
-            self._names[number] = set()
+            self._names[number] = {}
         try:
             self._journal.append(records.values())
         except StoreError:
@@ -208,15 +217,19 @@ class Epochs:
 
     def drop(self, name: str) -> None:
         """Note that a request is settled: its file is stale."""
-        for number, names in self._names.items():
-            if name in names:
-                names.discard(name)
-                self._stale.add(number)
+        if (number := self._number_of.pop(name, None)) in self._names:
+            del self._names[number][name]
+            self._stale.add(number)
+
+    @property
+    def any_stale(self) -> bool:
+        """Whether a file holds more than open requests."""
+        return bool(self._stale)
 
     def doomed(self, needed: Collection[str]) -> dict[int, list[str]]:
         """The files to erase, each with the needed requests that have to be moved first."""
         taking = max(self._names) if self._journal is not None else None
-        left = {number: [name for name in needed if name in names] for number, names in self._names.items()}
+        left = {number: [name for name in names if name in needed] for number, names in self._names.items()}
         return {
             number: kept
             for number, kept in sorted(left.items())

@@ -4,7 +4,8 @@ A folder holds ``past``, a journal of outcomes that names nobody, and ``open-N``
 their identities, erased once all of them are settled: see :mod:`erasable.service.journals`. The order of the steps is
 the point. The outcome is durable in ``past`` before the identities are erased, and they are erased before anybody is
 told. A request that is found in ``open-N`` and not in ``past`` may have been begun. It is carried out again, which
-changes nothing that was done, and can no longer be cancelled.
+changes nothing that was done, and can no longer be cancelled; one with a grace period can, until ``past`` says that it
+was begun. Requests are found by an index of ``past``: see :mod:`erasable.service.index`.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ import hmac
 import os
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any, get_args
@@ -23,6 +25,7 @@ from typing import Any, get_args
 from erasable.audit.keys import PrivateKey, read_private_key
 from erasable.core.names import Shape
 from erasable.errors import (
+    BusyError,
     ConfigurationError,
     ConflictError,
     ErasableError,
@@ -31,22 +34,49 @@ from erasable.errors import (
     StoreError,
     UnknownRequestError,
 )
+from erasable.service.index import (
+    DEEDS,
+    Counts,
+    Event,
+    Found,
+    Index,
+    Query,
+    Reading,
+    Trail,
+    read_saved,
+    remove_saved,
+    save,
+)
 from erasable.service.journals import Epochs, Past, lock_folder
 from erasable.service.lineage import Lineage
 from erasable.service.purges import WatchedClock, elapsed, make_tombstone
-from erasable.service.requests import Entry, Identity, Kind, State, as_record, check_id, from_record, key_of, read_past
+from erasable.service.requests import (
+    Entry,
+    Filing,
+    Identity,
+    Kind,
+    State,
+    as_record,
+    check_id,
+    entry_of,
+    from_record,
+    key_of,
+)
 from erasable.service.settings import Settings
 from erasable.service.suppression import SuppressionList, read_key
 from erasable.store import REAL_DISK, Disk, Record
 
+MOST_IDENTITIES = 100_000  # of one request; and how many may wait before no more are accepted
+_UNSAVED = 2_000  # records after which the index is saved again
+_Open = tuple[Entry, tuple[Identity, ...]]
+
 
 @dataclass
 class _Arrival:
-    """A request that is being accepted, and its outcome."""
+    """Requests that are being accepted together, all or none, and the outcome."""
 
-    entry: Entry
-    identities: tuple[Identity, ...]
-    outcome: Entry | ErasableError | None = None
+    filed: list[_Open]
+    outcome: list[Entry] | ErasableError | None = None
 
 
 class Ledger:
@@ -73,20 +103,21 @@ class Ledger:
         self._past_lock, self._lock = threading.RLock(), threading.RLock()
         self._arriving_lock = threading.Lock()
         self._arriving: list[_Arrival] = []
-        self._entries: dict[str, Entry] = {}  # by key, as everything below
-        self._of_id: dict[str, set[str]] = {}  # keys by request id: several if controllers share it
+        self._live: dict[str, Entry] = {}  # by key, as everything below: entries that are open or owe something
         self._open: dict[str, tuple[Identity, ...]] = {}  # of all requests that are not settled
-        self._places: dict[tuple[str, str], Record] = {}  # of receipts in ``past``
-        self._owing: set[str] = set()  # receipts or callbacks
+        self._named = 0  # identities in these
+        self._owing: dict[str, None] = {}  # receipts or callbacks
+        self._index, self._index_path = Index(), os.path.join(home, "index")
+        self._unsaved, self._is_between = 0, False  # whether ``past`` has outcomes that the index lacks
         self._epochs = Epochs(home, operator_key, disk)
         past: Past | None = None
         try:
             past = self._past = Past(home, operator_key, settings.anchor, disk)
             self.files = Lineage(past, operator_key, self._past_lock, settings.vouch, self.owing, self._replace)
-            entries, self._places = self._read_past()
-            for entry in entries.values():
-                self._put_entry(entry)
-            self._read_open()
+            self._index, reading = self._read_past()
+            for entry in reading.entries():
+                self._put_live(entry)
+            self._read_open(reading.begun)
             self._upgrade()
         except BaseException:
             self._epochs.close()
@@ -106,29 +137,17 @@ class Ledger:
         callbacks: Sequence[str] = (),
         controller: str = "",
     ) -> Entry:
-        """The entry of a request, durable on return; the existing entry if the same body was accepted before.
+        """See ``accept_each``, for one request."""
+        return self.accept_each([Filing(request_id, kind, identities, body, callbacks, controller)])[0]
 
-        Raises ``InputError`` if the id is no UUID or no identity is given, ``ConflictError`` if the id was accepted
+    def accept_each(self, filings: Iterable[Filing]) -> list[Entry]:
+        """The entry of each request, durable on return, or none; the existing entry if it was accepted before.
+
+        Raises ``InputError`` if an id is no UUID or no identity is given, ``ConflictError`` if an id was accepted
         with another body, ``QueueFullError`` if too many wait, and ``StoreError`` if it could not be made durable: then
-        it is not accepted.
+        none is accepted.
         """
-        name = check_id(request_id)
-        if kind not in get_args(Kind) or not identities:
-            raise InputError("a request must be for erasure or access, and name at least one identity.")
-        now = self._clock()
-        entry = Entry(
-            name,
-            kind,
-            State.PENDING,
-            now,
-            now + self._settings.promise,
-            callbacks=tuple(dict.fromkeys(callbacks)),
-            seal=hmac.new(self._key, name.encode() + b"\n" + body, hashlib.sha256).hexdigest(),
-            controller=controller,
-            asked=Shape.of((who.format, who.value) for who in identities),
-            spelling={who.role: who.steps for who in identities if who.steps},
-        )
-        arrival = _Arrival(entry, tuple(identities))
+        arrival = _Arrival([(self._new(filing), tuple(filing.identities)) for filing in filings])
         with self._arriving_lock:
             self._arriving.append(arrival)
         with self._lock:
@@ -136,37 +155,75 @@ class Ledger:
                 with self._arriving_lock:
                     together, self._arriving = self._arriving, []
                 self._accept_together(together)
-        if not isinstance(arrival.outcome, Entry):
+        if not isinstance(arrival.outcome, list):
             raise arrival.outcome or StoreError("whether the request was accepted is not known: send it again.")
         return arrival.outcome
 
+    def _new(self, filing: Filing) -> Entry:
+        name, case, settings = check_id(filing.request_id), filing.case, self._settings
+        if filing.kind not in get_args(Kind) or not 1 <= len(filing.identities) <= MOST_IDENTITIES:
+            raise InputError(f"a request must be for erasure or access, and name 1 to {MOST_IDENTITIES:,} identities.")
+        now = self._clock()
+        arrived = case.arrived or now.date()
+        if arrived > now.date():
+            raise InputError("the date of receipt is in the future: correct it.")
+        return Entry(
+            name,
+            filing.kind,
+            State.PENDING,
+            now,
+            now + settings.grace + settings.promise,
+            callbacks=tuple(dict.fromkeys(filing.callbacks)),
+            seal=hmac.new(self._key, name.encode() + b"\n" + filing.body, hashlib.sha256).hexdigest(),
+            controller=filing.controller,
+            asked=Shape.of((who.format, who.value) for who in filing.identities),
+            spelling={who.role: who.steps for who in filing.identities if who.steps},
+            reference=case.reference,
+            arrived=arrived,
+            due=case.due or settings.due_on(arrived),
+            cancel_until=now + settings.grace if settings.grace else None,
+        )
+
     def _accept_together(self, together: list[_Arrival]) -> None:
         """Make all new requests durable with one fsync, and set the outcome of each."""
-        fresh: dict[str, _Arrival] = {}
+        fresh: dict[str, _Open] = {}
         for arrival in together:
-            name = arrival.entry.key
-            known = fresh[name].entry if name in fresh else self._entries.get(name)
-            if known is None and len(self._open) + len(fresh) >= self._settings.queue:
-                full = QueueFullError(f"{len(self._open):,} requests wait, and no more are accepted: try again later.")
-                full.retry_after = self._settings.tick
-                arrival.outcome = full
-            elif known is None:
-                fresh[name] = arrival
-            elif not hmac.compare_digest(known.seal, arrival.entry.seal):
-                arrival.outcome = ConflictError("a request of this id was accepted with another body: draw a new id.")
-            elif name not in fresh:
-                arrival.outcome = known
-        failure = None
+            try:
+                arrival.outcome = self._judged(arrival, fresh)
+            except ErasableError as error:
+                arrival.outcome = error
         try:
             if fresh:
-                self._put_open([(arrival.entry, arrival.identities) for arrival in fresh.values()])
+                self._put_open(fresh.values())
         except StoreError as error:
-            failure = error
-        for arrival in together:
-            arrival.outcome = arrival.outcome or failure or fresh[arrival.entry.key].entry
+            for arrival in together:
+                if any(entry.key in fresh for entry, _ in arrival.filed) and isinstance(arrival.outcome, list):
+                    arrival.outcome = error
 
-    def cancel(self, request_id: str, controller: str = "", others: bool = True) -> Entry:
+    def _judged(self, arrival: _Arrival, fresh: dict[str, _Open]) -> list[Entry]:
+        """The entries of an arrival, of which new ones are added to ``fresh``; raises if one cannot be accepted."""
+        new: dict[str, _Open] = {}
+        outcome = []
+        for entry, identities in arrival.filed:
+            known = (new.get(entry.key) or fresh.get(entry.key) or (self._entry(entry.key), ()))[0]
+            if known is None:
+                new[entry.key] = entry, identities
+            elif not hmac.compare_digest(known.seal, entry.seal):
+                raise ConflictError("a request of this id was accepted with another body: draw a new id.")
+            outcome.append(known or entry)
+        named = self._named + sum(len(identities) for _, identities in fresh.values())
+        waiting = len(self._open) + len(fresh)
+        if new and (waiting + len(new) > self._settings.queue or named >= MOST_IDENTITIES):
+            full = QueueFullError(f"{len(self._open):,} requests wait, and no more are accepted: try again later.")
+            full.retry_after = self._settings.tick
+            raise full
+        fresh |= new
+        return outcome
+
+    def cancel(self, request_id: str, controller: str = "", others: bool = True, by: str = "") -> Entry:
         """The entry, cancelled; only while it is pending. The next commit erases its identities.
+
+        The audit trail says that ``by`` did it, by default the controller.
 
         Raises ``UnknownRequestError`` as ``entry`` does, and ``ConflictError`` if it is in progress or completed.
         """
@@ -177,8 +234,10 @@ class Ledger:
             if entry.state is not State.PENDING:
                 raise ConflictError(f"the request is {entry.state.value}: only one that is pending can be cancelled.")
             entry = replace(entry, state=State.CANCELLED, settled=self._clock())
-            self._past.append([as_record(entry)])
-            self._settle(entry)
+            event = Event(self._clock(), "cancel", by or controller, entry.request_id).as_record()
+            place, _ = self._append([as_record(entry), event])
+            self._settle([(entry, place)])
+            self._index.add_events([event])
             return entry
 
     def entry(self, request_id: str, controller: str = "", others: bool = True) -> Entry:
@@ -187,22 +246,48 @@ class Ledger:
         Raises ``UnknownRequestError`` if none is visible, ``ConflictError`` if several others have one.
         """
         name = check_id(request_id)
-        own = self._entries.get(key_of(name, controller))
+        own = self._entry(key_of(name, controller))
         if own is not None:
             return own
-        keys = tuple(self._of_id.get(name, ())) if others else ()
-        found = [entry for key in keys if (entry := self._entries.get(key)) is not None]
+        keys = self._index.keys_of(name) if others else ()
+        found = [entry for key in keys if (entry := self._entry(key)) is not None]
         if not found:
             raise UnknownRequestError("no request of this id is known: it was not accepted, or it was purged.")
         if len(found) > 1:
             raise ConflictError("several controllers have filed a request of this id: name one with ?controller=.")
         return found[0]
 
+    def _entry(self, key: str) -> Entry | None:
+        """The entry of a key: the live one, or that of the record in ``past``."""
+        for attempt in range(2):
+            try:
+                if (live := self._live.get(key)) is not None:
+                    return live
+                place = self._index.place(key)
+                return None if place is None else entry_of(self._past.record(place))
+            except StoreError:
+                if attempt:
+                    raise
+                with self._past_lock:  # a purge has moved all records
+                    pass
+        return None
+
+    def search(self, query: Query) -> Found:
+        """A page of requests, and how many there are in all."""
+        keys, total = self._index.search(query, self._today())
+        return Found([entry for key in keys if (entry := self._entry(key)) is not None], total)
+
+    def counts(self, controller: str | None = None) -> Counts:
+        """How many requests of a controller, or of all, there are by state."""
+        return self._index.counts(controller, self._today())
+
     def entries(self, controller: str | None = None) -> list[Entry]:
-        """All entries, or those of one controller, the oldest first."""
-        entries = self._entries.copy().values()
-        visible = [entry for entry in entries if controller is None or entry.controller == controller]
-        return sorted(visible, key=lambda entry: entry.received)
+        """All entries, or those of one controller, the oldest first. It reads all of them: see ``search``."""
+        query = Query(controller, sort="received", descending=False, limit=10_000)
+        pages = [self.search(query)]
+        while sum(len(page.entries) for page in pages) < pages[0].total and pages[-1].entries:
+            pages.append(self.search(replace(query, skip=query.limit * len(pages))))
+        return [entry for page in pages for entry in page.entries]
 
     def receipts(self, entry: Entry) -> dict[str, str] | None:
         """The receipts of a completed erasure by model; None while one is owed."""
@@ -214,8 +299,21 @@ class Ledger:
     def receipt(self, entry: Entry, model: str) -> str | None:
         """The receipt of one model; None while it is owed."""
         with self._past_lock:
-            place = self._places.get((entry.key, model))
-            return None if place is None else self._past.text_of(place)
+            place = self._index.receipt(entry.key, model)
+            return None if place is None else str(self._past.record(place)["text"])
+
+    def note(self, what: str, by: str, request_id: str = "", model: str = "") -> None:
+        """Add an event to the audit trail, durably: one of ``DEEDS`` that a token did. It must name no person."""
+        if what not in DEEDS:
+            raise InputError(f"an event must be one of {', '.join(DEEDS)}.")
+        with self._past_lock:
+            record = Event(self._clock(), what, by, request_id, model).as_record()
+            self._append([record])
+            self._index.add_events([record])
+
+    def trail(self, what: str = "", by: str = "", request_id: str = "", limit: int = 100, skip: int = 0) -> Trail:
+        """A page of the audit trail: the events of a kind, a token or a request, or all; the newest first."""
+        return self._index.trail(what, by, request_id, limit, skip)
 
     def purge(self, before: datetime, by: str, signer: PrivateKey) -> int:
         """Erase entries that were settled before a time and owe nothing; returns how many.
@@ -227,50 +325,55 @@ class Ledger:
         now = self._clock()
         if before > now:
             raise InputError("only the past can be purged: give a time that is not in the future.")
-        with self._past_lock, self._lock:
-            settled = {e.key: e for e in self._entries.values() if e.settled is not None and e.settled < before}
-            gone = settled.keys() - self._owing
-            if not gone:
+        with self._past_lock:
+            if self._is_between:
+                raise BusyError("a commit is being written, and nothing was purged: try again.")
+            settled = self._index.settled_before(before)
+            with self._lock:
+                gone = settled.keys() - self._owing
+            events = self._index.events_before(before)
+            if not gone and not events:
                 return 0
-            times = [at for key in gone if (at := settled[key].settled) is not None]
+            times = [settled[key] for key in gone] or [before]
             tombstone = make_tombstone(
                 signer,
                 purgedAt=now,
                 purgedBefore=before,
                 purgedBy=by,
                 requests=len(gone),
-                receipts=sum(key in gone for key, _ in self._places),
+                receipts=self._index.receipts_of(gone),
+                events=events,
                 settledFrom=min(times),
                 settledUntil=max(times),
             )
-            self._past.append([{"tombstone": tombstone}])
+            self._append([{"tombstone": tombstone}, Event(now, "purge", by).as_record()])
             # Some records name a request by its id alone; they go once all requests of that id do.
-            ids = {name for key in gone if self._of_id[name := settled[key].request_id] <= gone}
+            ids = {
+                name for name in (key.partition("/")[0] for key in gone) if gone.issuperset(self._index.keys_of(name))
+            }
 
             def stays(record: Mapping[str, Any]) -> bool:
+                if "event" in record:
+                    return record["event"] == "purge" or datetime.fromisoformat(record["at"]) >= before
                 return self.files.stays(record) and record.get("request") not in gone | ids
 
+            remove_saved(self._index_path, self._disk)
             try:
                 self._past.rewrite(stays)
             finally:
-                _, self._places = self._read_past()
-            for key in gone:
-                del self._entries[key]
-                same_id = self._of_id[settled[key].request_id]
-                same_id.discard(key)
-                if not same_id:
-                    del self._of_id[settled[key].request_id]
+                index, _ = self._read_past()
+                with self._lock:
+                    self._replace_index(index)
             return len(gone)
 
     def tombstones(self) -> list[str]:
         """The signed statements of all purges, the oldest first."""
-        with self._past_lock:
-            return list(self._tombstones)
+        return self._index.tombstones()
 
     @property
     def newest(self) -> datetime | None:
         """The last time at which a request was received or settled."""
-        return max((e.settled or e.received for e in self._entries.values()), default=None)
+        return self._index.newest
 
     # -- for the one writer --------------------------------------------------------------------------------------
 
@@ -281,15 +384,26 @@ class Ledger:
 
     def overdue(self, now: datetime) -> int:
         """How many of them are past their expected completion."""
-        return sum(self._entries[name].expected < now for name in list(self._open))
+        return sum(self._live[name].expected < now for name in list(self._open))
 
     def begin(self) -> list[tuple[Entry, tuple[Identity, ...]]]:
-        """All requests that are not settled, from now on in progress, with their identities."""
-        with self._lock:
-            self._epochs.close()
-            for name in self._open:
-                self._entries[name] = replace(self._entries[name], state=State.IN_PROGRESS)
-            return [(self._entries[name], identities) for name, identities in self._open.items()]
+        """All requests that are not settled and past their grace period, from now on in progress, with identities.
+
+        Of those that had one, ``past`` says first that they were begun: they cannot be cancelled any more.
+        """
+        now = self._clock()
+        with self._past_lock, self._lock:
+            entries = [self._live[name] for name in self._open]
+            ready = [e for e in entries if e.state is State.IN_PROGRESS or (e.cancel_until or now) <= now]
+            pending = [e for e in ready if e.state is State.PENDING]
+            if begun := [{"request": e.key, "begun": True} for e in pending if e.cancel_until is not None]:
+                self._append(begun)
+            if ready or self._epochs.any_stale:
+                self._epochs.close()
+            for entry in pending:
+                self._live[entry.key] = replace(entry, state=State.IN_PROGRESS)
+            self._index.put([(self._live[entry.key], None) for entry in pending])
+            return [(self._live[entry.key], self._open[entry.key]) for entry in ready]
 
     def complete(
         self, keys: Collection[str] = (), models: Sequence[str] = (), listed: SuppressionList | None = None
@@ -301,29 +415,32 @@ class Ledger:
         """
         now, done = self._clock(), []
         with self._lock:
-            for entry in (self._entries[name] for name in keys):
+            for entry in (self._live[name] for name in keys):
                 entry = replace(entry, state=State.COMPLETED, settled=now)
                 if entry.kind == "erasure":
                     entry = replace(entry, models=tuple(models), listed=listed is not None)
                 done.append(entry)
+        places: list[Record] = []
         if done:
             with self._past_lock:
-                self._past.append([*map(as_record, done), *self.files.records_of(listed)])
+                self._is_between = True
+                places = self._append([*map(as_record, done), *self.files.records_of(listed)])
                 self.files.completed({model for e in done for model in e.models}, listed)
         self._erase_settled(frozenset(keys))
-        with self._lock:
-            for entry in done:
-                self._settle(entry)
+        if done:
+            with self._past_lock, self._lock:
+                self._settle(list(zip(done, places[: len(done)], strict=True)))
+                self._is_between = False
 
     def owing(self) -> list[Entry]:
         """Settled entries that owe receipts or callbacks, the oldest first."""
         with self._lock:
-            return sorted((self._entries[name] for name in self._owing), key=lambda entry: entry.received)
+            return sorted((self._live[name] for name in self._owing), key=lambda entry: entry.received)
 
     def in_progress(self) -> list[Entry]:
         """Entries that are in progress, the oldest first."""
         with self._lock:
-            return [self._entries[e] for e in self._open if self._entries[e].state is State.IN_PROGRESS]
+            return [self._live[e] for e in self._open if self._live[e].state is State.IN_PROGRESS]
 
     @property
     def position(self) -> str:
@@ -334,23 +451,25 @@ class Ledger:
     def put_receipts(self, model: str, receipts: Mapping[str, str]) -> None:
         """Make receipts of a model durable, by the keys of their requests; the first receipt of a request stays."""
         with self._past_lock:
-            fresh = {key: text for key, text in receipts.items() if (key, model) not in self._places}
-            records = [{"request": key, "model": model, "text": text} for key, text in fresh.items()]
-            places = self._past.append(records) if records else []
-            with self._lock:
-                for key, place in zip(fresh, places, strict=True):
-                    self._places[key, model] = place._replace(content={})
-                    self._put_entry(self._entries[key].with_receipt(model))
+            fresh = {key: text for key, text in receipts.items() if self._index.receipt(key, model) is None}
+            if fresh:
+                places = self._append([{"request": key, "model": model, "text": text} for key, text in fresh.items()])
+                self._index.put_receipts({(key, model): place for key, place in zip(fresh, places, strict=True)})
+                with self._lock:
+                    for key in fresh:
+                        self._put_live(self._live[key].with_receipt(model))
 
     def end_callback(self, key: str, url: str) -> None:
         """Note durably that a callback was delivered or given up."""
         with self._past_lock:
-            self._past.append([{"request": key, "told": url}])
+            self._append([{"request": key, "told": url}])
             with self._lock:
-                self._put_entry(self._entries[key].without_callback(url))
+                self._put_live(self._live[key].without_callback(url))
 
     def close(self) -> None:
         """Release the folder."""
+        with suppress(StoreError):  # the next start reads more
+            self.save_index()
         with self._past_lock, self._lock:
             self._epochs.close()
             self._past.close()
@@ -358,22 +477,56 @@ class Ledger:
 
     # -- internals -----------------------------------------------------------------------------------------------
 
-    def _read_past(self) -> tuple[dict[str, Entry], dict[tuple[str, str], Record]]:
-        self._tombstones: list[str] = []
+    def save_index(self) -> None:
+        """Save the index, if it has changed by much, so that the next start reads few records of ``past``."""
+        with self._past_lock, self._lock:
+            if self._unsaved < _UNSAVED or self._is_between:
+                return
+            owing = [self._live[key] for key in self._owing]
+            more = {"receipts", "doubted"}
+            state = {
+                "at": list(self._past.at[:3]),
+                "files": self.files.saved(),
+                "owing": [as_record(e) | {name: sorted(getattr(e, name)) for name in more} for e in owing],
+                "begun": [
+                    e.key for e in map(self._live.get, self._open) if e and e.cancel_until and e.state != "pending"
+                ],
+            }
+            image = self._index.image()
+            self._unsaved = 0
+        save(self._index_path, self._key, state, image, self._disk)
 
-        def note_tombstones(records: Iterable[Record]) -> Iterable[Record]:
-            for record in records:
-                self._tombstones += filter(None, [record.content.get("tombstone")])
-                yield record
+    def _read_past(self) -> tuple[Index, Reading]:
+        """An index from its saved copy and the records after that, or from all records; and what these say."""
+        contents = self._past.read()
+        state, index = read_saved(self._index_path, self._key, contents, self._disk)
+        self.files.restore(state.get("files", {}))
+        reading = Reading(index, state.get("owing", ()), state.get("begun", ()))
+        reading.read(self.files.read(contents.since(state.get("at", (0, "", 0))[2])))
+        self._unsaved = reading.records
+        return index, reading
 
-        return read_past(note_tombstones(self.files.read(self._past.read())))
+    def _replace_index(self, index: Index) -> None:
+        """Use another index of the same requests."""
+        index.put([(self._live[key], None) for key in self._open])
+        self._index = index
 
-    def _read_open(self) -> None:
+    def _append(self, records: Sequence[Mapping[str, Any]]) -> list[Record]:
+        """Make records durable in ``past``; for the holder of its lock."""
+        places = self._past.append(records)
+        self._unsaved += len(records)
+        return places
+
+    def _today(self) -> date:
+        return self._clock().date()
+
+    def _read_open(self, begun: Collection[str]) -> None:
         for record in self._epochs.found():
             entry, identities = from_record(record)
-            if entry.key not in self._entries or entry.key in self._open:
-                self._open[entry.key] = identities
-                self._put_entry(replace(entry, state=State.IN_PROGRESS))
+            if entry.key in self._open or self._entry(entry.key) is None:
+                waits = entry.cancel_until is not None and entry.key not in begun
+                entry = replace(entry, state=State.PENDING if waits else State.IN_PROGRESS)
+                self._hold([(entry, identities)])
                 self._epochs.hold(entry.key)
 
     def _upgrade(self) -> None:
@@ -387,39 +540,50 @@ class Ledger:
                 raise
         if self._past.is_old:
             self._past.rewrite()
-            _, self._places = self._read_past()
+            self._replace_index(self._read_past()[0])
 
     def _replace(self, entry: Entry) -> None:
         with self._lock:
-            self._put_entry(entry)
+            self._put_live(entry)
 
-    def _put_entry(self, entry: Entry) -> None:
-        self._entries[entry.key] = entry
-        self._of_id.setdefault(entry.request_id, set()).add(entry.key)
+    def _put_live(self, entry: Entry) -> None:
+        """Keep an entry in memory as long as it is open or owes something."""
         if entry.owes_receipts or entry.owes_callbacks:
-            self._owing.add(entry.key)
+            self._owing[entry.key] = None
         else:
-            self._owing.discard(entry.key)
+            self._owing.pop(entry.key, None)
+        if entry.settled is None or entry.key in self._owing:
+            self._live[entry.key] = entry
+        else:
+            self._live.pop(entry.key, None)
 
-    def _settle(self, entry: Entry) -> None:
-        self._put_entry(entry)
-        self._open.pop(entry.key, None)
-        self._epochs.drop(entry.key)
+    def _settle(self, settled: list[tuple[Entry, Record]]) -> None:
+        self._index.put(settled)
+        for entry, _ in settled:
+            self._put_live(entry)
+            self._named -= len(self._open.pop(entry.key, ()))
+            self._epochs.drop(entry.key)
 
-    def _put_open(self, accepted: list[tuple[Entry, tuple[Identity, ...]]]) -> None:
+    def _hold(self, accepted: Collection[_Open]) -> None:
+        """Take in open requests."""
+        self._index.put([(entry, None) for entry, _ in accepted])
+        for entry, identities in accepted:
+            self._put_live(entry)
+            self._named += len(identities) - len(self._open.get(entry.key, ()))
+            self._open[entry.key] = identities
+
+    def _put_open(self, accepted: Collection[_Open]) -> None:
         """Make open requests durable, with their identities."""
         self._epochs.put({entry.key: as_record(entry, identities) for entry, identities in accepted})
-        for entry, identities in accepted:
-            self._put_entry(entry)
-            self._open[entry.key] = identities
+        self._hold(accepted)
 
     def _erase_settled(self, settled: Collection[str] = ()) -> None:
         """Erase every ``open-N`` with settled requests; its open requests move to another file first."""
         with self._lock:
-            doomed = self._epochs.doomed([name for name in self._open if name not in settled])
+            doomed = self._epochs.doomed({name for name in self._open if name not in settled})
             moving = [name for names in doomed.values() for name in names]
             if moving:
-                self._put_open([(self._entries[name], self._open[name]) for name in moving])
+                self._put_open([(self._live[name], self._open[name]) for name in moving])
         for number in doomed:
             self._epochs.erase(number)
             with self._lock:

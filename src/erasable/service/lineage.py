@@ -61,14 +61,23 @@ class Lineage:
         self._past, self._key, self._lock, self._vouch, self._owing, self._put = (
             past, operator_key, lock, vouch, owing, put
         )  # fmt: skip
-        self._list: list[Any] | None = None  # the position of the suppression list at the last completion
+        self.restore({})
+
+    def restore(self, saved: Mapping[str, Any]) -> None:
+        """Begin with what ``saved`` was when some of the past was read, instead of nothing."""
+        self._list: list[Any] | None = saved.get("list")  # position of the suppression list at the last completion
+        self._marks: dict[str, list[Mark]] = dict(saved.get("marks", {}))  # by model, the newest last
+        self._foreign = set(saved.get("foreign", ()))
+        self._reached = set(saved.get("reached", ()))  # models in which erasures were completed
+        self.erased = Erased(saved.get("erased", Erased.NOBODY))
+
+    def saved(self) -> dict[str, Any]:
+        """What is known, as JSON values: see ``restore``."""
+        sets = {"foreign": sorted(self._foreign), "reached": sorted(self._reached)}
+        return {"list": self._list, "marks": self._marks, "erased": int(self.erased), **sets}
 
     def read(self, records: Iterable[Record]) -> Iterator[Record]:
         """All records of the past that are no marks; marks and positions are taken in."""
-        self._marks: dict[str, list[Mark]] = {}  # by model, the newest last
-        self._foreign: set[str] = set()
-        self._reached: set[str] = set()  # models in which erasures were completed
-        self.erased = Erased.NOBODY
         for record in records:
             content = record.content
             if "mark" in content:

@@ -98,12 +98,6 @@ class ServedFile:
         """Verify the file; see ``verified``."""
         return self._verifier(verified, self.path, named, listed, progress=lambda *_: None)  # signs of life
 
-    def verify_in_turn(
-        self, named: Sequence[Sequence[Identity]], listed: SuppressionList | None, stop: Callable[[], None]
-    ) -> Verified:
-        """Verify the file in the process that changes it, which is idle then, so that nothing has to wait."""
-        return self._writer(verified, self.path, named, listed, progress=lambda *_: stop())
-
     def checksum(self) -> str | None:
         """Checksum of the model in the file; None if it cannot be read."""
         return checksum_at(self.path)

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import date, datetime, timedelta
 from enum import StrEnum
 from typing import Any, Literal
 
@@ -26,7 +26,6 @@ from erasable.models.core_rows import NamedRows
 from erasable.models.model import Model
 from erasable.operations.requests import Request
 from erasable.service.settings import Role
-from erasable.store import Record
 
 Kind = Literal["erasure", "access"]
 
@@ -36,6 +35,9 @@ _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,18}")
 _HEXADECIMAL = re.compile(r"([0-9a-fA-F]{2})+")
 _LONGEST = 4096  # characters
 _BYTES = "bytes"  # a raw identity with capital hexadecimal digits, where it names bytes
+_REFERENCE = re.compile(r"[A-Za-z0-9._-]{0,64}")
+
+SOON = timedelta(days=7)  # before the due date: then an open request is due soon
 
 
 @dataclass(frozen=True)
@@ -164,6 +166,49 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True)
+class Case:
+    """How the officer who filed a request keeps it: an own reference, and two days.
+
+    Parameters
+    ----------
+    reference : str
+        At most 64 letters, digits, points, hyphens and underscores. It is kept until a purge, so it must name nobody.
+    arrived : date, optional
+        When the person's request was received: by default the day on which it is filed.
+    due : date, optional
+        When the answer is due: by default as the setting ``due_in`` says.
+
+    Raises
+    ------
+    InputError
+        When the reference has other characters, or it is due before it was received.
+    """
+
+    reference: str = ""
+    arrived: date | None = None
+    due: date | None = None
+
+    def __post_init__(self) -> None:
+        if not _REFERENCE.fullmatch(self.reference):
+            raise InputError("a reference has at most 64 letters, digits, points, hyphens and underscores: change it.")
+        if self.arrived is not None and self.due is not None and self.due < self.arrived:
+            raise InputError("the due date is before the date of receipt: correct one of them.")
+
+
+@dataclass(frozen=True)
+class Filing:
+    """A request as it is filed; see ``Ledger.accept``."""
+
+    request_id: str
+    kind: Kind
+    identities: Sequence[Identity] = field(repr=False)
+    body: bytes = field(repr=False)
+    callbacks: Sequence[str] = ()
+    controller: str = ""
+    case: Case = Case()
+
+
+@dataclass(frozen=True)
 class Entry:
     """A request, without any identity. Times are in UTC."""
 
@@ -182,6 +227,10 @@ class Entry:
     asked: Shape | None = None  # rough description of its identities; None in older ledgers
     spelling: Spelling = field(default_factory=dict, hash=False)  # normalisation that no schema declares
     listed: bool = False  # whether all identities of a completed erasure are on the suppression list
+    reference: str = ""  # of the officer who filed it: see ``Case``
+    arrived: date | None = None  # when the controller received it; None in older ledgers
+    due: date | None = None  # when the answer is due; None in older ledgers
+    cancel_until: datetime | None = None  # the end of its grace period, if it has one
 
     @property
     def key(self) -> str:
@@ -197,6 +246,14 @@ class Entry:
     def owes_callbacks(self) -> bool:
         """Whether it is settled and a callback is outstanding."""
         return self.settled is not None and bool(self.callbacks)
+
+    def is_overdue(self, today: date) -> bool:
+        """Whether it is open after its due date."""
+        return self.settled is None and self.due is not None and self.due < today
+
+    def is_due_soon(self, today: date) -> bool:
+        """Whether it is open, and due within a week."""
+        return self.settled is None and self.due is not None and today <= self.due <= today + SOON
 
     def owes(self, model: str) -> bool:
         """Whether this model has not signed for it yet."""
@@ -246,6 +303,9 @@ def as_record(entry: Entry, identities: tuple[Identity, ...] = ()) -> dict[str, 
         record["asked"] = entry.asked.as_json()
     if entry.spelling:
         record["spelling"] = {**entry.spelling}
+    case = {"reference": entry.reference, "arrived": entry.arrived, "due": entry.due}
+    case["cancel_until"] = entry.cancel_until
+    record |= {name: value if isinstance(value, str) else value.isoformat() for name, value in case.items() if value}
     if identities:
         record["identities"] = [[who.role, who.format, who.value, *filter(None, [who.steps])] for who in identities]
     return record
@@ -268,34 +328,17 @@ def from_record(record: dict[str, Any]) -> tuple[Entry, tuple[Identity, ...]]:
         asked=Shape.read(record["asked"]) if "asked" in record else None,
         spelling=read_spelling(record.get("spelling", {}), "the ledger"),
         listed=record.get("listed", False),
+        reference=record.get("reference", ""),
+        arrived=date.fromisoformat(record["arrived"]) if "arrived" in record else None,
+        due=date.fromisoformat(record["due"]) if "due" in record else None,
+        cancel_until=datetime.fromisoformat(record["cancel_until"]) if "cancel_until" in record else None,
     )
     return entry, tuple(Identity(*who) for who in record.get("identities", ()))
 
 
-def read_past(records: Iterable[Record]) -> tuple[dict[str, Entry], dict[tuple[str, str], Record]]:
-    """The settled entries by key, and the place of the receipt of each request and model (without its content).
-
-    Each record is complete in itself, so reading one twice changes nothing. Records of no request are passed over,
-    except for one that says the earlier suppression list is lost: no entry counts as listed any more.
-    """
-    entries: dict[str, Entry] = {}
-    places: dict[tuple[str, str], Record] = {}
-    by_id: dict[str, str] = {}  # for records that name a request by its id alone
-    for place in records:
-        record = place.content
-        if record.get("lost"):
-            entries = {key: replace(entry, listed=False) for key, entry in entries.items()}
-        if "request" not in record:
-            continue
-        name = by_id.get(record["request"], record["request"])
-        if "state" in record:
-            entry = from_record(record)[0]
-            entries[entry.key], by_id[record["request"]] = entry, entry.key
-        elif name in entries and "told" in record:
-            entries[name] = entries[name].without_callback(record["told"])
-        elif name in entries and "doubted" in record:
-            entries[name] = entries[name].with_doubt(record["doubted"])
-        elif name in entries and (name, record["model"]) not in places:
-            places[name, record["model"]] = place._replace(content={})
-            entries[name] = entries[name].with_receipt(record["model"])
-    return entries, places
+def entry_of(record: dict[str, Any]) -> Entry:
+    """The entry of a settled request from its record; it owes nothing, unless the record says what it has."""
+    entry, _ = from_record(record)
+    if "receipts" not in record:
+        return replace(entry, receipts=frozenset(entry.models), callbacks=())
+    return replace(entry, receipts=frozenset(record["receipts"]), doubted=frozenset(record["doubted"]))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hmac
 import os
 import secrets
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -24,6 +26,7 @@ from erasable.errors import (
     InputError,
     UnknownOutcomeError,
     UnknownRequestError,
+    UnsignedError,
 )
 from erasable.models.access import StoredRows
 from erasable.models.files import shards_of
@@ -47,10 +50,10 @@ from erasable.service.model_files import (
 )
 from erasable.service.processes import ChildProcess, Packed
 from erasable.service.purges import WatchedClock, elapsed
-from erasable.service.requests import Entry, Identity, Kind
+from erasable.service.requests import Case, Entry, Filing, Identity, Kind
 from erasable.service.rounds import Rounds
 from erasable.service.settings import Settings
-from erasable.service.suppression import SuppressionList
+from erasable.service.suppression import Suppressed, SuppressionList
 from erasable.service.worker import Callbacks, Send, Worker
 from erasable.store import doubt_about_blocks, locked
 
@@ -318,7 +321,11 @@ class ErasureService:
         return self._ledger
 
     def identity(self, type: str, format: str, value: str) -> Identity:
-        """An identity of a type that the settings name.
+        """An identity of a type that the settings name; see ``identities``."""
+        return self.identities(type, [value], format)[0]
+
+    def identities(self, type: str, values: Iterable[str], format: str = "raw") -> list[Identity]:
+        """Identities of a type that the settings name.
 
         Raises ``InputError`` if the type is unknown, or hardly any row has such a name: it is empty, say, or ends with
         a space; ``ConfigurationError`` if models normalise names in different ways.
@@ -327,15 +334,22 @@ class ErasureService:
         if role is None:
             known = ", ".join(sorted(self.settings.identity_types))
             raise InputError(f"this type of identity is not accepted: use one of {known}.")
-        who = Identity(role, format, value, self._agreed_spelling().get(role, ()))
-        if format == "raw":
-            if (found := doubt(value, who.steps)) is not None:
+        steps = self._agreed_spelling().get(role, ())
+        identities = [Identity(role, format, value, steps) for value in values]
+        for number, who in enumerate(identities if format == "raw" else (), start=1):
+            if (found := doubt(who.value, steps)) is not None:
+                which = "the identity" if len(identities) == 1 else f"identity {number:,} of {len(identities):,}"
                 raise InputError(
-                    f"the identity has {found}, and hardly any row has such a name: correct it, or send its SHA-256 "
+                    f"{which} has {found}, and hardly any row has such a name: correct it, or send its SHA-256 "
                     "where the name is really so."
                 )
-            spelt(value, who.steps)
-        return who
+            spelt(who.value, steps)
+        return identities
+
+    def id_of(self, controller: str, key: str) -> str:
+        """The id of the request that a controller files under a key of its own choice: always the same."""
+        drawn = hmac.digest(self._operator_key, f"the request {controller}\n{key}".encode(), "sha256")
+        return str(uuid.UUID(bytes=drawn[:16], version=4))
 
     def accept(
         self,
@@ -345,16 +359,26 @@ class ErasureService:
         body: bytes,
         callbacks: Sequence[str] = (),
         controller: str = "",
+        case: Case | None = None,
     ) -> Entry:
-        """See ``Ledger.accept``; ``ConfigurationError`` for callbacks to hosts that are not allowed."""
+        """See ``accept_each``, for one request."""
+        given = request_id, kind, tuple(identities), body, callbacks, controller, case or Case()
+        return self.accept_each([Filing(*given)])[0]
+
+    def accept_each(self, filings: Sequence[Filing]) -> list[Entry]:
+        """See ``Ledger.accept_each``; ``ConfigurationError`` for callbacks to hosts that are not allowed."""
         ledger = self.ledger
         if not self._open:
             raise BusyError("the service is stopping and accepts no more requests: try again later.")
-        if not all(map(self.callbacks.is_allowed, callbacks)):
+        if not all(self.callbacks.is_allowed(url) for filing in filings for url in filing.callbacks):
             raise ConfigurationError(
                 "callbacks go only to hosts and ports that the operator allows (callback_hosts), by HTTPS."
             )
-        return ledger.accept(request_id, kind, tuple(identities), body, callbacks, controller)
+        return ledger.accept_each(filings)
+
+    def note(self, what: str, by: str, request_id: str = "", model: str = "") -> None:
+        """See ``Ledger.note``: call it before a token gets what it asked for."""
+        self.ledger.note(what, by, request_id, model)
 
     def receipts(self, request_id: str, controller: str = "", others: bool = True) -> dict[str, str] | None:
         """See ``Ledger.receipts``; a request as in ``Ledger.entry``."""
@@ -374,12 +398,14 @@ class ErasureService:
         """See ``Ledger.purge``; ``ConflictError`` if the clock may be wrong."""
         if (wrong := self._watched.doubt()) is not None:
             raise ConflictError(wrong)
-        return self.ledger.purge(before, by, self._signer)
+        with self.worker.changing():
+            return self.ledger.purge(before, by, self._signer)
 
     def _purge_old(self) -> None:
         if self.settings.keep_for is not None and self._watched.doubt() is None:
             self.purge(self._clock() - self.settings.keep_for, "(keep_for)")
         self._watched.note()
+        self.ledger.save_index()
 
     # -- models --------------------------------------------------------------------------------------------------
 
@@ -427,18 +453,23 @@ class ErasureService:
     ) -> LearnReport:
         """Learn blocks, all of which are read before the lock is taken; options as in ``ModelFile.learn``.
 
-        Rows of people on the suppression list are passed over and counted (``rows_suppressed``). Receipts that the
-        model owes are signed first, so that none speaks of a state that has learnt more. ``stop`` is called repeatedly
-        until the file is written; if it raises, the model is as it was.
+        Rows of people on the suppression list are passed over and counted (``rows_suppressed``). Rows of people whose
+        erasure has no receipt yet are learnt once it is signed. ``stop`` is called repeatedly until the file is
+        written; if it raises, the model is as it was.
 
         Raises ``UnknownOutcomeError`` if the process that learns died: the file may or may not have been written.
         """
         self.ledger  # noqa: B018 - raises if the service is not running
         file, read = self._file(name), list(blocks)
-        if self._suppression is not None:
-            options["suppressed"] = self._suppression.rows_of
-        with self.worker.learning(name, stop):
-            report = file.learn(read, stop, **options)
+        while True:
+            try:
+                with self.worker.learning(name, stop) as unsigned:
+                    either = unsigned is not None or self._suppression is not None
+                    passed_over = Suppressed(self._suppression, unsigned) if either else None
+                    report = file.learn([*read], stop, suppressed=passed_over, **options)
+                break
+            except UnsignedError:
+                self.worker.sign_for(name, stop)
         with suppress(ErasableError):  # the rows are learnt; the next round reports problems with other files
             self._snapshots.refresh()
         return report

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from calendar import monthrange
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import date, timedelta
 from typing import Literal
 from urllib.parse import urlsplit
 
@@ -15,6 +16,7 @@ from erasable.errors import ConfigurationError
 Role = Literal["id", "subject"]
 
 _HTTPS = 443
+_MOST_DAYS = 3650
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,8 @@ class Settings:
     tick: float = 0.25  # seconds between group commits
     queue: int = 10_000  # requests that may wait
     promise: timedelta = timedelta(hours=1)  # until a request is overdue
+    grace: timedelta = timedelta(0)  # for which a request can be cancelled before it is carried out
+    due_in: int = 0  # days until an answer is due; 0 stands for one month
     callback_hosts: frozenset[str] = frozenset()
     callback_tries: int = 16  # the pause doubles from a second up to an hour
     access_for: timedelta = timedelta(hours=1)  # how long the answer to a request for access is held, in memory
@@ -37,6 +41,8 @@ class Settings:
     def __post_init__(self) -> None:
         if not self.tick > 0 or self.queue < 1 or self.callback_tries < 1:
             raise ConfigurationError("tick must be positive, queue and callback_tries at least 1.")
+        if self.grace < timedelta(0) or not 0 <= self.due_in <= _MOST_DAYS:
+            raise ConfigurationError(f"grace must not be negative, and due_in must be 0 to {_MOST_DAYS:,} days.")
         try:
             known = all(host for host, _ in map(_host_and_port, self.callback_hosts))
         except ValueError:
@@ -48,6 +54,13 @@ class Settings:
         if not self.identity_types or set(self.identity_types.values()) - {"id", "subject"}:
             raise ConfigurationError('identity_types must name at least one type, each as "id" or "subject".')
         object.__setattr__(self, "identity", read_spelling(self.identity, "identity"))
+
+    def due_on(self, arrived: date) -> date:
+        """The day on which the answer to a request is due; a month ends with the last day of the next one."""
+        if self.due_in:
+            return arrived + timedelta(days=self.due_in)
+        year, month = divmod(arrived.year * 12 + arrived.month, 12)
+        return date(year, month + 1, min(arrived.day, monthrange(year, month + 1)[1]))
 
     def allows_callbacks_to(self, host: str | None, port: int) -> bool:
         """Whether callbacks may go to this port of this host."""

@@ -12,6 +12,7 @@ import hashlib
 import hmac
 import os
 import pickle
+import secrets
 import stat
 import threading
 from collections.abc import Iterable
@@ -21,7 +22,7 @@ from typing import Any
 
 from erasable.core.arrays import ColumnLike
 from erasable.core.names import Key, Steps, owners_of
-from erasable.errors import InputError, StoreError
+from erasable.errors import InputError, StoreError, UnsignedError
 from erasable.models.core_rows import NamedRows
 from erasable.models.inputs import as_key_column, as_subject_column
 from erasable.models.model import Model
@@ -81,6 +82,18 @@ class SuppressionList:
         self._lock = threading.Lock()
         self.read()
 
+    @classmethod
+    def of(cls, identities: Iterable[Identity]) -> SuppressionList:
+        """A list of these identities in memory alone, under a key of its own."""
+        found, key = cls.__new__(cls), secrets.token_bytes(32)
+        found.__setstate__({"_key": key, "_spellings": {()}, "_packed": b""})
+        named = found._named(identities)
+        found._marks, found._spellings = {*named}, {(), *named.values()}
+        return found
+
+    def _named(self, identities: Iterable[Identity]) -> dict[str, Steps]:
+        return {self._mark(who.role, *form, who.steps): who.steps for who in identities for form in who.forms}
+
     def read(self, *, upgrade: bool = False) -> None:
         """Read the file again; raises as the constructor does. ``upgrade`` rewrites a list of an old format."""
         if upgrade and self._found.is_old:
@@ -115,8 +128,7 @@ class SuppressionList:
     def add(self, identities: Iterable[Identity], at: datetime) -> None:
         """Put identities on the list durably; those that are on it already keep their time."""
         with self._lock:
-            named = {self._mark(who.role, *form, who.steps): who.steps for who in identities for form in who.forms}
-            fresh = {mark: steps for mark, steps in named.items() if mark not in self._marks}
+            fresh = {mark: steps for mark, steps in self._named(identities).items() if mark not in self._marks}
             if self._found.is_old:
                 self.read(upgrade=True)
             if fresh:
@@ -190,6 +202,25 @@ def read_list(path: str | os.PathLike[str], key: str | os.PathLike[str]) -> Supp
     if not len(listed):
         raise StoreError(f"{os.fspath(path)!s} has nobody on it: put the newest copy of the list back.")
     return listed
+
+
+@dataclass(frozen=True, repr=False)
+class Suppressed:
+    """Which rows of a block are passed over: those of people on the list.
+
+    Raises ``UnsignedError`` for a block with other rows of people whose erasures are ``unsigned``.
+    """
+
+    listed: SuppressionList | None
+    unsigned: SuppressionList | None
+
+    def __call__(self, ids: ColumnLike, subjects: ColumnLike) -> list[bool]:
+        """See ``SuppressionList.rows_of``."""
+        passed = [] if self.listed is None else self.listed.rows_of(ids, subjects)
+        named = [] if self.unsigned is None else self.unsigned.rows_of(ids, subjects)
+        if any(row and not (passed and passed[i]) for i, row in enumerate(named)):
+            raise UnsignedError("rows of people who were just erased are learnt once receipts are signed: try again.")
+        return passed
 
 
 @dataclass(frozen=True, repr=False)

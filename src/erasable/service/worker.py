@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -30,8 +30,6 @@ from erasable.service.suppression import ListedPeople, SuppressionList
 
 #: Reports the outcome of a request to one callback URL; whatever it raises is tried again later.
 Send = Callable[[str, Entry], None]
-#: Groups of identities to look up in a state, and the list to look up.
-Lookup = tuple[Sequence[Sequence[Identity]], SuppressionList | None]
 
 _BACK = (
     "{name} stores rows again of whom {back} completed requests named: another program learnt them, or restored an "
@@ -60,11 +58,6 @@ class File(Protocol):
 
     def verify(self, named: Sequence[Sequence[Identity]], listed: SuppressionList | None, /) -> Verified:
         """Verify the file."""
-
-    def verify_in_turn(
-        self, named: Sequence[Sequence[Identity]], listed: SuppressionList | None, stop: Callable[[], None], /
-    ) -> Verified:
-        """Verify the file without waiting for others; ``stop`` may raise."""
 
     def checksum(self) -> str | None:
         """Checksum of the model in the file."""
@@ -99,6 +92,7 @@ class Worker:
         self._list_is_ahead = suppression is not None and self._list_found != ledger.files.list_position
         self._access: dict[str, tuple[datetime, tuple[Identity, ...]]] = {}
         self._unsigned: dict[str, tuple[Identity, ...]] = {}  # of erasures that owe receipts; in memory only
+        self._failed: set[str] = set()  # models that could not sign the last time
         self._replayed: dict[str, str] = {}  # for foreign files, the checksum after the list was replayed
         self.changing, self._signing = FairLock(), FairLock()  # held while models change, and while receipts are signed
 
@@ -182,46 +176,55 @@ class Worker:
             self._ledger.files.adopt(name, found)
 
     @contextmanager
-    def learning(self, name: str, stop: Callable[[], None]) -> Iterator[None]:
-        """A block in which nothing else changes models, and this model owes no receipt.
+    def learning(self, name: str, stop: Callable[[], None]) -> Iterator[SuppressionList | None]:
+        """A block in which nothing else changes models; with the people for whom the model still has to sign.
 
-        So no receipt speaks of a state that has learnt more. A caller that waits here, for a lock or a verification,
-        keeps nobody from committing. ``stop`` is called repeatedly meanwhile, and may raise.
+        It must not learn their rows: a receipt is signed only for a state without them. Where an earlier run has
+        erased people who are not known any more, or the model could not sign, receipts are signed first, with one
+        verification.
+        ``stop`` is called repeatedly while it waits, and may raise.
         """
-        with ExitStack() as changing:
-            with self._signing(stop):
-                self._sign([name], lambda file, lookup: file.verify(*lookup))  # usually all that is owed
-                changing.enter_context(self.changing(stop))
-                self._sign([name], lambda file, lookup: file.verify_in_turn(*lookup, stop))
+        owed = [e for e in self._ledger.owing() if e.owes(name)]
+        if name in self._failed or any(e.key not in self._unsigned and not self._is_listed(e) for e in owed):
+            self.sign_for(name, stop)
+        with self.changing(stop):
             stop()
-            yield
+            owed = [e for e in self._ledger.owing() if e.owes(name) and e.key in self._unsigned]
+            yield SuppressionList.of([who for e in owed for who in self._unsigned[e.key]]) if owed else None
+
+    def sign_for(self, name: str, stop: Callable[[], None]) -> None:
+        """Sign the receipts that a model owes; see ``sign``."""
+        with self._signing(stop):
+            self._sign([name])
 
     def sign(self) -> int:
         """Verify every model that owes receipts, as its file is now, and sign them; returns how many.
 
-        A receipt names the verified state: the one that the request left behind, or a later one. Learning waits for it.
+        A receipt names the verified state: the one that the request left behind, or a later one.
         Nothing is signed for a state that stores a person whom the request named, since another program learnt or
         restored them meanwhile. Then, or if a state does not verify, ``VerificationError`` is raised.
         """
         with self._signing():
-            return self._sign(self._files, lambda file, lookup: file.verify(*lookup))
+            return self._sign(self._files)
 
-    def _sign(self, names: Iterable[str], verify: Callable[[File, Lookup], Verified]) -> int:
+    def _sign(self, names: Iterable[str]) -> int:
         signed, problems = 0, []
         for name in names:
             owed = [e for e in self._ledger.owing() if e.owes(name)]
             try:
-                signed += self._sign_for(name, owed, verify) if owed else 0
+                signed += self._sign_for(name, owed) if owed else 0
+                self._failed.discard(name)
             except ErasableError as error:  # the other models sign all the same
+                self._failed.add(name)
                 problems.append(error)
         if problems:
             raise problems[0]
         return signed
 
-    def _sign_for(self, name: str, owed: list[Entry], verify: Callable[[File, Lookup], Verified]) -> int:
+    def _sign_for(self, name: str, owed: list[Entry]) -> int:
         """Sign the receipts that a model owes and may sign; raises if it may not sign some of them."""
         marks, started = self._ledger.files.marks(name), self._clock()
-        found, gone = self._verified_without(self._files[name], owed, verify)
+        found, gone = self._verified_without(self._files[name], owed)
         self._passed(name, started, found.report)
         doubtful = self._doubtful(owed, name, self._ledger.files.is_ours(name, found.checksum, marks))
         gone = [e for e in gone if e.key not in doubtful]
@@ -262,16 +265,18 @@ class Worker:
         if self._settings.vouch:
             return set()
         in_doubt = {e.key for e in self._ledger.owing() if model in e.doubted}
-        unknown = [e for e in owed if e.key not in self._unsigned and not (e.listed and self._suppression is not None)]
+        unknown = [e for e in owed if e.key not in self._unsigned and not self._is_listed(e)]
         return {e.key for e in unknown if not ours or e.key in in_doubt}
 
-    def _verified_without(
-        self, file: File, owed: list[Entry], verify: Callable[[File, Lookup], Verified]
-    ) -> tuple[Verified, list[Entry]]:
+    def _is_listed(self, entry: Entry) -> bool:
+        """Whether the suppression list keeps the people of an erasure from being learnt."""
+        return entry.listed and self._suppression is not None
+
+    def _verified_without(self, file: File, owed: list[Entry]) -> tuple[Verified, list[Entry]]:
         """A verified state, and the erasures whose people it does not store; for earlier runs the list decides."""
         known = [e for e in owed if e.key in self._unsigned]
         earlier = [e for e in owed if e.key not in self._unsigned]
-        found = verify(file, ([self._unsigned[e.key] for e in known], self._listed if earlier else None))
+        found = file.verify([self._unsigned[e.key] for e in known], self._listed if earlier else None)
         gone = [e for e, stored in zip(known, found.stores, strict=True) if not stored]
         return found, gone if found.stores_listed else gone + earlier
 

@@ -19,18 +19,21 @@ import hashlib
 import hmac
 import json
 import os
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from erasable.errors import InputError, StoreError
 from erasable.store._disk import REAL_DISK, Disk, close_quietly, explained, facts_or_none, same_file
-from erasable.store._files import LIMIT, Place, read_all
+from erasable.store._files import Place, refuse_special
 from erasable.store._opening import locked
 from erasable.store._writing import write_fully
 
 _PRIVATE = 0o600
 _BEGIN, _BETWEEN, _END = b"\x1e", b"\x1f", b"\n"
 _TOGETHER = 1000  # records in a piece of a file that is rewritten
+_WINDOW = 2**22  # bytes of a file that are in memory while it is read
+_MAC = 16  # bytes of a MAC
 _REWRITTEN = b'{"rewritten":'
 
 
@@ -57,8 +60,58 @@ def journal_key(key: bytes, name: str) -> bytes:
     return hmac.digest(key, f"the journal {name}".encode(), "sha256")
 
 
+class _FileBytes:
+    """The bytes of a file, of which one window is in memory at a time. The file must not change meanwhile."""
+
+    def __init__(self, path: str, disk: Disk) -> None:
+        self._path, self._disk, self._first, self._window = path, disk, 0, b""
+        self._size = len(self._read(0))
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, cut: slice) -> bytes:
+        start, stop, _ = cut.indices(self._size)
+        if not (self._first <= start and stop <= self._first + len(self._window)):
+            self._read(start, stop - start)
+        return self._window[start - self._first : max(start, stop) - self._first]
+
+    def find(self, byte: bytes, start: int) -> int:
+        """The first place of a byte from ``start`` on; -1 if it does not occur."""
+        while start < self._size:
+            if not self._first <= start < self._first + len(self._window):
+                self._read(start)
+            if (found := self._window.find(byte, start - self._first)) >= 0:
+                return self._first + found
+            start = self._first + max(1, len(self._window))
+        return -1
+
+    def startswith(self, prefix: bytes, start: int = 0) -> bool:
+        """Whether these bytes are at this place."""
+        return self[start : start + len(prefix)] == prefix
+
+    def _read(self, start: int, least: int = 0) -> range:
+        """Move the window; returns the places of all bytes of the file."""
+        with explained("read", self._path):
+            try:
+                descriptor = self._disk.open_to_read(self._path)
+            except FileNotFoundError:
+                return range(0)
+            try:
+                facts = self._disk.facts(descriptor)
+                refuse_special(self._path, facts)
+                self._first, self._window = start, self._disk.read_at(descriptor, max(least, _WINDOW), start)
+                while len(self._window) < least and (
+                    more := self._disk.read_at(descriptor, least - len(self._window), start + len(self._window))
+                ):
+                    self._window += more
+            finally:
+                close_quietly(self._disk, descriptor)
+        return range(facts.st_size)
+
+
 class Contents:
-    """The records of a journal, in order, once all of it was checked.
+    """The records of a journal, in order, once all of it was checked. They are read from the file when they are needed.
 
     Attributes
     ----------
@@ -68,16 +121,25 @@ class Contents:
         Whether the file was written before records were chained.
     """
 
-    def __init__(self, path: str, data: bytes, key: bytes) -> None:
-        self._data, self._pieces, self._macs = data, list[tuple[int, int]](), dict[int, str]()
-        self.at, self.is_old = Position(size=len(data)), data.startswith(_END)
+    def __init__(self, path: str, key: bytes, disk: Disk) -> None:
+        self._data = _FileBytes(path, disk)
+        self._starts, self._ends = array("Q"), array("Q")  # of the records of each piece
+        self._macs, self._first = bytearray(), 1  # of all pieces, and the number of the first
+        self._before: tuple[int, str] | None = None  # the last piece before the file was rewritten
+        self.at, self.is_old = Position(size=len(self._data)), self._data.startswith(_END)
         if self.is_old:
             self._check_old(path)
         else:
             self._check(path, key)
 
     def __iter__(self) -> Iterator[Record]:
-        for start, end in self._pieces:
+        return self.since(0)
+
+    def since(self, place: int) -> Iterator[Record]:
+        """The records of all pieces that begin at or after this place of the file."""
+        for start, end in zip(self._starts, self._ends, strict=True):
+            if start < place:
+                continue
             for text in self._data[start:end].split(_BETWEEN):
                 if not text.startswith(_REWRITTEN):
                     yield Record(start, start + len(text), _checksum(text), json.loads(text))
@@ -85,11 +147,19 @@ class Contents:
 
     def had(self, pieces: int, mac: str) -> bool:
         """Return whether the journal once ended with this piece, or may have, if it was rewritten since."""
-        return self._macs.get(pieces, mac) == mac if pieces <= self.at.pieces else False
+        before = self._before
+        if pieces >= self._first:
+            return self.holds(pieces, mac)
+        return before is None or before[0] != pieces or before[1] == mac
+
+    def holds(self, pieces: int, mac: str) -> bool:
+        """Return whether the file holds this piece."""
+        at = _MAC * (pieces - self._first)
+        return self._first <= pieces <= self.at.pieces and self._macs[at : at + _MAC].hex() == mac
 
     def close(self) -> None:
-        """Free the bytes; afterwards only ``had`` and ``at`` can be used."""
-        self._data, self._pieces = b"", []
+        """Free the records; afterwards only ``had`` and ``at`` can be used."""
+        self._starts, self._ends = array("Q"), array("Q")
 
     def _check(self, path: str, key: bytes) -> None:
         # A piece follows the last one or, where appending that failed for its writer, the one before.
@@ -107,35 +177,38 @@ class Contents:
             if followed is None:
                 odd.append(data[start:stop])
             else:
-                if followed == before and self._pieces:
-                    self._pieces.pop()
-                number = int(line.split(b" ", 3)[1])
-                before = followed
-                last = Position(number, line[1:].split(b" ", 1)[0].decode(), start + len(line) + 1, len(data))
-                self._pieces.append((start + len(line) - len(line.split(b" ", 3)[3]), start + len(line)))
-                self._macs[number] = last.mac
+                if followed == before and self._starts:
+                    self._starts.pop(), self._ends.pop()
+                    del self._macs[-_MAC:]
+                mac, number, _, texts = line[1:].split(b" ", 3)
+                before, last = followed, Position(int(number), mac.decode(), start + len(line) + 1, len(data))
+                self._first = self._first if self._starts else last.pieces
+                self._starts.append(start + len(line) - len(texts))
+                self._ends.append(start + len(line))
+                self._macs += bytes.fromhex(last.mac)
                 odd = [rest] if rest else []
             start = stop
         self.at = last
         if not all(map(_is_torn, odd)):
-            if not self._pieces:
+            if not self._starts:
                 raise InputError(f"{path} was written with another key, or is damaged: give that key, or a whole copy.")
             raise StoreError(
                 f"{path} is damaged after byte {last.end:,}: {last.pieces:,} entries before that are whole, and what "
                 "follows is not what was written. Nothing was changed: put a whole copy of the file back."
             )
-        if self._pieces:
-            start, end = self._pieces[0]
+        if self._starts:
+            start, end = self._starts[0], self._ends[0]
             if data.startswith(_REWRITTEN, start):
-                number, mac = json.loads(data[start:end].split(_BETWEEN, 1)[0])["rewritten"]
-                self._macs[number] = mac
+                number, earlier = json.loads(data[start:end].split(_BETWEEN, 1)[0])["rewritten"]
+                self._before = number, earlier
 
     def _check_old(self, path: str) -> None:
         start = 0
-        for line in self._data.split(_END):
+        for line in self._data[:].split(_END):
             seal, _, text = line.partition(b" ")
             if _old_seal(text) == seal:
-                self._pieces.append((start + len(seal) + 1, start + len(line)))
+                self._starts.append(start + len(seal) + 1)
+                self._ends.append(start + len(line))
             else:  # cut short, unless it ends as a record does, or its last byte alone was altered
                 is_last = start + len(line) == len(self._data)
                 ends = line.endswith(b"}") and not is_last
@@ -240,18 +313,7 @@ def read_journal(path: str | os.PathLike[str], key: bytes, *, disk: Disk = REAL_
     InputError
         When it was written with another key.
     """
-    place = Place(path, disk)
-    data = b""
-    with explained("read", place.head):
-        try:
-            descriptor = disk.open_to_read(place.head)
-        except FileNotFoundError:
-            return Contents(place.head, data, key)
-        try:
-            data = read_all(disk, descriptor, place.head, LIMIT)
-        finally:
-            close_quietly(disk, descriptor)
-    return Contents(place.head, data, key)
+    return Contents(Place(path, disk).head, key, disk)
 
 
 def rewrite_journal(

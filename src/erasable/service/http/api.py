@@ -20,6 +20,7 @@ from erasable.service.http.packs import download
 from erasable.service.http.problems import Problem, Refused
 from erasable.service.http.rows import ARROW, JSON_LINES, columns_of, read_blocks
 from erasable.service.http.site import Auditor, Site, TheSite, needs
+from erasable.service.index import Query as Search
 from erasable.service.processes import APART, Packed
 from erasable.service.requests import Entry
 from erasable.service.service import Health, Verification
@@ -33,13 +34,14 @@ _LEARNT_FROM = {
         "content": {kind: {"schema": {"type": "string"}} for kind in (JSON_LINES, "text/csv", ARROW)},
     }
 }
-_ERRORS: dict[int | str, Any] = {
+#: Of all routes under ``/v1``.
+ERRORS: dict[int | str, Any] = {
     code: {"model": Problem, "description": "A problem.", "content": {"application/problem+json": {}}}
     for code in (400, 401, 403, 404, 409, 413, 415, 429, 503, 504)
 }
 _NOT_YET: dict[int | str, Any] = {202: {"description": "Not signed yet."}}
 
-router = APIRouter(tags=["Service"], responses=_ERRORS)
+router = APIRouter(tags=["Service"], responses=ERRORS)
 _several = "name one with ?model="
 
 
@@ -82,6 +84,19 @@ class Filed(BaseModel):
     asked: str | None
     receipts: list[str]
     receipts_owed: int
+    reference: str
+    arrived: str | None
+    due: str | None
+
+
+class Noted(BaseModel):
+    """One event of the audit trail."""
+
+    at: str
+    what: str
+    by: str
+    request_id: str
+    model: str
 
 
 class Learnt(BaseModel):
@@ -138,7 +153,9 @@ async def state(site: TheSite, caller: Auditor, model: Name = None) -> list[Mode
 @router.post("/v1/verify", status_code=202)
 async def verify(site: TheSite, caller: Auditor, model: Name = None) -> Checked:
     """Start to learn the stored rows again, from nothing, and to compare every bit; in the background."""
-    return checked(await run_in_threadpool(site.service.verify, site.only_model(model, _several)))
+    name = site.only_model(model, _several)
+    await run_in_threadpool(site.service.note, "verification", caller.name, "", name)
+    return checked(await run_in_threadpool(site.service.verify, name))
 
 
 @router.get("/v1/verify")
@@ -162,13 +179,35 @@ def requests(
     caller: Annotated[Token, Depends(needs("erase", "audit"))],
     limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
     skip: Annotated[int, Query(ge=0, le=2**31)] = 0,
+    q: Annotated[str, Query(max_length=64)] = "",
+    state: Annotated[str, Query(max_length=16)] = "",
+    sort: Annotated[str, Query(max_length=16)] = "",
 ) -> list[Filed]:
     """The last requests, the oldest of them first, without any identity; ``skip`` leaves out the newest.
 
-    Requests of others, and their receipts, are shown only to tokens that may audit.
+    ``q`` is the beginning of a reference or of a request id. ``state`` is a state, ``open``, ``overdue`` or
+    ``due_soon``. ``sort`` is ``urgent``, ``due``, ``reference``, ``settled`` or ``received``, the newest or latest
+    first. Requests of others, and their receipts, are shown only to tokens that may audit.
     """
-    entries = site.service.ledger.entries(None if caller.audits else caller.name)
-    return [filed(entry, audits=caller.audits) for entry in entries[: max(0, len(entries) - skip)][-limit:]]
+    query = Search(None if caller.audits else caller.name, q, state, sort or "received", limit=limit, skip=skip)
+    entries = site.service.ledger.search(query).entries
+    return [filed(entry, audits=caller.audits) for entry in (entries if sort else reversed(entries))]
+
+
+@router.get("/v1/trail")
+async def trail(
+    site: TheSite,
+    caller: Auditor,
+    what: Annotated[str, Query(max_length=16)] = "",
+    by: Annotated[str, Query(max_length=64)] = "",
+    request_id: Annotated[str, Query(max_length=36)] = "",
+    limit: Annotated[int, Query(ge=1, le=10_000)] = 1000,
+    skip: Annotated[int, Query(ge=0, le=2**31)] = 0,
+) -> list[Noted]:
+    """The audit trail, the newest event first: what each token did, and when. It names nobody else."""
+    await run_in_threadpool(site.service.note, "export", caller.name)
+    found = await run_in_threadpool(site.service.ledger.trail, what, by, request_id, limit, skip)
+    return [Noted(**(vars(event) | {"at": rfc3339(event.at)})) for event in found.events]
 
 
 @router.get("/v1/receipts/{request_id}", responses=_NOT_YET)
@@ -180,6 +219,7 @@ async def receipts(request_id: RequestId, site: TheSite, caller: Auditor, contro
     found = await run_in_threadpool(site.service.receipts, request_id, *caller.looks_for(controller))
     if found is None:
         return JSONResponse([], 202, {"Retry-After": "1"})  # type: ignore[return-value]
+    await run_in_threadpool(site.service.note, "download", caller.name, request_id)
     return [Receipt(model=name, receipt=json.loads(text)) for name, text in sorted(found.items())]
 
 
@@ -191,6 +231,7 @@ async def receipt(
     found = await run_in_threadpool(site.service.receipts, request_id, *caller.looks_for(controller))
     if found is None:
         return Response(status_code=202, headers={"Retry-After": "1"})
+    await run_in_threadpool(site.service.note, "download", caller.name, request_id, model if model in found else "")
     return receipt_file(found, model, request_id)
 
 
@@ -198,6 +239,7 @@ async def receipt(
 async def access(request_id: RequestId, site: TheSite, caller: Auditor, controller: Name = None) -> dict[str, Any]:
     """The stored rows of a person who asked, by model."""
     found = await run_in_threadpool(site.service.stored_of, request_id, *caller.looks_for(controller))
+    await run_in_threadpool(site.service.note, "look-up", caller.name, request_id)
     return {name: rows.as_json() for name, rows in found.items()}
 
 
@@ -247,6 +289,9 @@ def filed(entry: Entry, *, audits: bool) -> Filed:
         asked=None if entry.asked is None else str(entry.asked),
         receipts=sorted(entry.receipts) if audits else [],
         receipts_owed=len(set(entry.models) - entry.receipts) if audits else 0,
+        reference=entry.reference,
+        arrived=None if entry.arrived is None else entry.arrived.isoformat(),
+        due=None if entry.due is None else entry.due.isoformat(),
     )
 
 

@@ -8,7 +8,7 @@ from fastapi import Depends, FastAPI, Request
 from fastapi.openapi.utils import get_openapi
 
 from erasable import __version__
-from erasable.service.http import api, console, opendsr, predictions
+from erasable.service.http import api, console, erasures, opendsr, predictions
 from erasable.service.http.configuration import Configuration
 from erasable.service.http.envelope import Envelope
 from erasable.service.http.problems import Form, as_inference_error, as_problem, install
@@ -47,6 +47,7 @@ def create_app(
     if signer is not None:
         opendsr.add_routes(app)
     app.include_router(api.router)
+    app.include_router(erasures.router, responses=api.ERRORS)
     console.add_routes(app)
 
     @app.get("/openapi.json", include_in_schema=False, dependencies=[Depends(needs())])

@@ -302,7 +302,7 @@ async def status(request_id: RequestId, site: TheSite, caller: Eraser, controlle
 @router.delete("/requests/{request_id}", status_code=202, response_model=Cancelled, responses=_ERRORS)
 async def cancel(request_id: RequestId, site: TheSite, caller: Eraser, controller: Name = None) -> Response:
     """Cancel a request of the caller's, while it is pending; ``controller`` as for its state."""
-    entry = await run_in_threadpool(site.service.ledger.cancel, request_id, *caller.looks_for(controller))
+    entry = await run_in_threadpool(site.service.ledger.cancel, request_id, *caller.looks_for(controller), caller.name)
     assert entry.settled is not None
     answer = {
         "controller_id": entry.controller,
