@@ -67,6 +67,16 @@ def test_every_command_takes_the_file(raw, capsys):
     assert run(["learn", "raw.csv", "--schema", "schema.toml", "--skip-known", "-o", "m.erasable"]) == 0
     assert load("m.erasable").state_digest() == before.state_digest()  # the rows came back
     assert run(["predict", "m.erasable", "raw.csv", "--probabilities", "-o", "p.csv"]) == 0
+    assert Path(".m.erasable.learner").exists()
+    assert run(["verify", "m.erasable"]) == 0
+    assert "trained again, with the same bits" in capsys.readouterr().out
+    first = Path("p.csv").read_bytes()
+    assert run(["predict", "m.erasable", "raw.csv", "--probabilities", "-o", "p.csv"]) == 0
+    assert Path("p.csv").read_bytes() == first
+    assert run(["forget", "m.erasable", "--id", key]) == 0
+    assert not Path(".m.erasable.learner").exists()
+    assert run(["predict", "m.erasable", "raw.csv", "--no-cache", "-o", "p.csv"]) == 0
+    assert not Path(".m.erasable.learner").exists()
     assert np.isfinite(load("m.erasable").decision_function(table())).all()
     assert run(["export", "m.erasable", "-o", "m.onnx"]) == 2
     assert "cannot be exported" in capsys.readouterr().err

@@ -65,6 +65,14 @@ def predict(
         ),
     ] = None,
     probabilities: Annotated[bool, typer.Option("--probabilities", help="Add the probability of every class.")] = False,
+    no_cache: Annotated[
+        bool,
+        typer.Option(
+            "--no-cache",
+            help="For a model with a learner: train it, and neither read nor write the fitted learner next to the "
+            "file. Only LightGBM is kept there; `forget` and `learn` erase it.",
+        ),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Predict labels, or numbers, for the rows of a table, which may be larger than memory.
@@ -78,12 +86,14 @@ def predict(
 
     - `erasable predict model.erasable test.csv --label churned --probabilities`
     """
-    from erasable.models.files import read_model
+    from erasable.models.files import read_model, shards_of
+    from erasable.models.learner_cache import keep_cached
     from erasable.operations.predict import Predictions, refuse_overwriting, write_records
 
     if as_json and out in (None, "-"):
         raise ConfigurationError("--json reports what was done, so the predictions need a file: give -o FILE.")
-    loaded, _ = read_model(model)
+    loaded, checksum = read_model(model, cached=not no_cache)
+    held: Any = loaded.cache.get("learner")
     refuse_overwriting(out, model, data)
     on_screen = out in (None, "-") and sys.stdout.isatty()  # elsewhere predictions are data and stay unchanged
     with Bars(quiet=as_json) as bars:
@@ -99,6 +109,14 @@ def predict(
             progress=lambda done, total: bars.tick("predicting", done, total or done),
         )
         rows = write_records(map(_visible, found) if on_screen else found, out)
+    if held is not None and not held.usable:
+        say(
+            f"note: the learner next to the file was trained with {held.facts.library} {held.facts.version}, and "
+            "another version is installed. It was trained again; predictions may differ from earlier ones.",
+            aside=True,
+        )
+    if not no_cache and loaded.cache.get("learner") is not held:
+        keep_cached(model, loaded, checksum, shards_of)
     _show(found, {"model": str(model), "rows": rows, "out": out}, as_json=as_json)
 
 

@@ -122,6 +122,11 @@ class Fitted:
 
     facts: TrainedLearner
 
+    @property
+    def usable(self) -> bool:
+        """Whether the library that trained it is the one that is installed."""
+        return self.facts.version == version(self.facts.library)
+
     def probabilities(self, X: Float64s) -> Float64s:
         """The probability of each class that it was trained on."""
         found = np.asarray(self.predicted(X), dtype=np.float64)
@@ -261,6 +266,14 @@ def _train(
     found = kind(**values, **fixed).fit(X, y, sample_weight=weights)
     raw = found.get_booster().save_raw() if name == "hessboost" else fingerprint(found, contents_only=True).encode()
     return _Sklearn(_facts(head, raw), found, codes, classifies=head.classifies)
+
+
+def from_text(head: Any, facts: TrainedLearner, text: str, codes: Codes) -> LightGBM:
+    """The fitted LightGBM in a cache; raises ValueError if it is not what the facts name."""
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    if (facts.name, facts.library, facts.digest) != (head.learner, head.allowed.library, digest):
+        raise ValueError("the cache holds another learner")
+    return LightGBM(facts, text, codes)
 
 
 def _facts(head: Any, content: bytes) -> TrainedLearner:

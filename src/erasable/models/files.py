@@ -44,6 +44,7 @@ from erasable.core.names import Key, key_tensors, kind_of, read_keys, subject_ki
 from erasable.errors import ConfigurationError, StateFormatError, StoreError
 from erasable.models.configuration import stored_map
 from erasable.models.inputs import ONE, uneven
+from erasable.models.learner_cache import erase_cache, take_cached
 from erasable.models.model import Model
 from erasable.models.selections.leverage import read_grid
 from erasable.models.state import State, is_sharded, layout_named
@@ -210,15 +211,18 @@ def _plain(key: Key) -> bytes:
             return b"b" + key
 
 
-def read_model(path: str | os.PathLike[str], code: Code | None = None) -> tuple[Model, str]:
-    """The model that a file holds, and the checksum of the file."""
+def read_model(path: str | os.PathLike[str], code: Code | None = None, *, cached: bool = True) -> tuple[Model, str]:
+    """The model that a file holds, and the checksum of the file; with its fitted learner, if one is cached."""
     with naming(path):
         refuse_odd_size(path)
-        return read_file(
+        model, checksum = read_file(
             path,
             lambda head, fetch: (model_of(head, fetch, code), str(read_meta(head)["checksum"])),
             parts_of=shards_of,
         )
+    if cached:
+        take_cached(path, model, checksum)
+    return model, checksum
 
 
 def model_of(head: Buffer, fetch: Fetch, code: Code | None = None) -> Model:
@@ -288,6 +292,7 @@ def write(writer: Writer, files: Files, mode: int = PRIVATE) -> None:
     size = max(sum(memoryview(p).nbytes for p in pieces) for pieces in (files.head, *files.parts.values()))
     if size > LARGEST:
         raise StoreError(f"the model needs a file of {size:,} bytes; at most {LARGEST:,} are read: store fewer rows.")
+    erase_cache(writer.path)  # first: a crash in between leaves the old model, and nothing of it elsewhere
     writer.replace(files.head, files.parts, mode=mode)
 
 

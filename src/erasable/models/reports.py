@@ -331,6 +331,8 @@ class TrainedLearner:
         SHA-256 of the fitted learner: the same for the same core rows, library version and platform.
     compared : bool
         Whether a learner that had been trained before was compared with it, and had the same bits.
+    other_version : str or None
+        The version of the library that had trained it before, if that was another one: then bits were not compared.
     """
 
     name: str
@@ -338,6 +340,7 @@ class TrainedLearner:
     version: str
     digest: str
     compared: bool = False
+    other_version: str | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -345,7 +348,13 @@ class TrainedLearner:
 
     def __str__(self) -> str:
         again = "again, with the same bits" if self.compared else "on the core rows"
-        return f"{self.name} trained {again} ({self.library} {self.version})\nlearner digest {self.digest}"
+        told = f"{self.name} trained {again} ({self.library} {self.version})\nlearner digest {self.digest}"
+        if self.other_version is None:
+            return told
+        return (
+            f"{told}\nnote: the learner kept before was trained with {self.library} {self.other_version}, so its bits "
+            "were not compared; state and rows are the same with any version."
+        )
 
 
 @dataclass(frozen=True)

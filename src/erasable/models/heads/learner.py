@@ -44,6 +44,7 @@ class FittedLearner(Protocol):
     """A learner that was trained; see ``erasable.estimators.trained``."""
 
     facts: TrainedLearner
+    usable: bool  # whether the library that trained it is the one that is installed
 
     def probabilities(self, X: Float64s) -> Float64s:
         """The probability of each class that it was trained on."""
@@ -99,6 +100,9 @@ class Learner(Head):
     def fitted(self, model: Model) -> FittedLearner:
         """The learner, trained on the core rows when it is first needed."""
         model.check_rows_left()
+        held: Any = model.cache.get("learner")
+        if held is not None and not held.usable:
+            model.cache.pop("learner", None)
         return model.cached("learner", lambda: self._trained(model))
 
     def _trained(self, model: Model) -> FittedLearner:
@@ -107,8 +111,8 @@ class Learner(Head):
         X = np.array(rows, dtype=np.float64) if self.allowed.sees_raw else _as_selected(rows, selection)
         weights = core.uneven_weights()
         try:
-            return _room().train(  # type: ignore[no-any-return]
-                self, X, self._answers(model), None if weights is None else weights / ONE, _codes(selection)
+            return room().train(  # type: ignore[no-any-return]
+                self, X, self._answers(model), None if weights is None else weights / ONE, codes_of(model)
             )
         finally:
             overwrite([rows, X])
@@ -126,7 +130,7 @@ class Learner(Head):
             return self.fitted(model).facts  # and predictions need not train again
         again = self._trained(model).facts
         if known.facts.version != again.version:
-            return again
+            return replace(again, other_version=known.facts.version)
         if known.facts.digest != again.digest:
             raise VerificationError(
                 f"the learner is not what training {self.learner} on the stored rows gives: its digest begins "
@@ -294,7 +298,7 @@ def _read_learner(meta: dict[str, Any], *, classifies: bool) -> tuple[str, tuple
         raise StateFormatError(f"its learner is no learner that a model can have: {error}") from None
 
 
-def _room() -> Any:
+def room() -> Any:
     """The room that trains. It needs scikit-learn, which a model that only forgets does not."""
     return import_module("erasable.estimators.trained")
 
@@ -305,6 +309,7 @@ def _as_selected(rows: Matrix, selection: GridSelection) -> Float64s:
     return found / 2.0**selection.grid.bits
 
 
-def _codes(selection: GridSelection) -> tuple[int | None, ...] | None:
-    """For each column that the learner sees how many codes it may be; None if none are codes."""
+def codes_of(model: Model) -> tuple[int | None, ...] | None:
+    """For each column that the learner of a model sees how many codes it may be; None if none are codes."""
+    selection = model.configuration.selection
     return selection.raw.codes if isinstance(selection, RawStorage) else None
