@@ -15,7 +15,7 @@ import dataclasses
 import json
 from pathlib import Path
 
-from erasable.research.attacks import FULL, TARGETS, audit, rows_asked
+from erasable.research.attacks import FULL, TARGETS, audit, rows_named
 
 COLUMNS = {
     "a": "a candidate put into the gap and forgotten again leaves the same bits",
@@ -48,7 +48,7 @@ def main() -> None:
             print_table(folder)
         return
     sizes = dataclasses.replace(FULL, rows=arguments.rows, trials=arguments.trials, shadows=arguments.shadows)
-    name, X, y = rows_asked(arguments.data, most=sizes.rows)
+    name, X, y = rows_named(arguments.data, most=sizes.rows)
     arguments.out.mkdir(parents=True, exist_ok=True)
     for method in arguments.methods.split(","):
         file = arguments.out / f"{method}.json"

@@ -466,7 +466,7 @@ class OracleModel:
         rows, how = tuple(map(tuple, self.rows)), (self.grid.bits, self.alpha_units, self.grid.n_columns)
         return [list(logistic_bits(rows, y, tuple(counts), *how)) for y in signs]
 
-    # -- canonical bytes, as the docstring of ``core/state.py`` says ---------------------------------------------------
+    # -- canonical bytes, as docs/format.md says -----------------------------------------------------------------
 
     def to_bytes(self) -> bytes:
         tensors = self._tensors()

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+import re
 import shutil
 import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 
 import pytest
 
@@ -114,3 +116,13 @@ def test_the_package_of_operations_needs_no_numpy():
 
 def test_files_are_changed_without_scikit_learn():
     assert "sklearn" not in after("from erasable import ModelFile, verify; import erasable.operations.forget")
+
+
+def test_modules_and_functions_that_docstrings_name_exist():
+    source = Path(erasable.__file__).parent
+    rooms = "|".join(path.name for path in source.iterdir() if path.is_dir())
+    named = re.compile(rf"``(?:erasable\.)?((?:{rooms})(?:\.(?!py`)\w+)+)``")
+    found = {name for path in source.rglob("*.py") for name in named.findall(path.read_text(encoding="utf-8"))}
+    assert len(found) > 10
+    for name in found:
+        assert resolve_name(f"erasable.{name}") is not None

@@ -216,7 +216,7 @@ def test_a_parameter_that_cannot_work_is_one_kind_of_error_everywhere(made):
 
 
 def test_no_room_below_the_operations_checks_numbers_by_itself():
-    """``numbers`` tells integers and real numbers from others; ``core.scaling`` asks whether it got one or several."""
+    """``numbers`` tells integers and real numbers from others; ``core.grid`` asks whether it got one or several."""
     source = Path(erasable.__file__).parent
     rooms = ("core", "classes", "coresets", "features", "models", "store", "estimators", "audit")
     importing = [

@@ -1,7 +1,4 @@
-"""The one place that imports pyarrow, which is optional, and what those who read with it share.
-
-It is imported when a file needs it, not before.
-"""
+"""The one place that imports pyarrow, which is optional, and only when a file needs it; and helpers for its types."""
 
 from __future__ import annotations
 

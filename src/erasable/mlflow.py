@@ -295,7 +295,7 @@ def _written(estimator: ErasableEstimator, path: str | os.PathLike[str]) -> Path
     file = folder / _FOLDER / _FILE
     file.parent.mkdir(parents=True)
     estimator.save(file)
-    file.with_name(f".{_FILE}.lock").unlink(missing_ok=True)  # nobody else knows of the folder yet
+    file.with_name(f".{_FILE}.lock").unlink(missing_ok=True)  # no other process knows the folder yet
     return folder
 
 

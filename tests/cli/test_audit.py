@@ -131,7 +131,7 @@ def test_a_model_with_a_schema_is_audited_over_its_raw_table(capsys, raw, named)
 def test_numbers_to_predict_are_split_at_their_median(tmp_path):
     X, _ = make_pool()
     np.savez(tmp_path / "numbers.npz", X=X, y=X[:, 0] * 3.0)
-    _, _, y = attacks.rows_asked("numbers.npz")
+    _, _, y = attacks.rows_named("numbers.npz")
     assert (y == np.where(X[:, 0] > np.median(X[:, 0]), 1, -1)).all()
 
 
@@ -139,7 +139,7 @@ def test_of_sparse_rows_as_many_are_drawn_as_are_wanted(tmp_path):
     X, y = make_pool()
     sp.save_npz(tmp_path / "sparse.npz", sp.csr_matrix(X))
     np.savez(tmp_path / "sparse_labels.npz", y=y)
-    _, rows, labels = attacks.rows_asked("sparse.npz", most=210)
+    _, rows, labels = attacks.rows_named("sparse.npz", most=210)
     assert rows.shape == (210, X.shape[1])
     assert len(labels) == 210
 

@@ -144,7 +144,7 @@ def test_learning_more_names_columns_that_differ(capsys, folder):
     learnt()
     put(table(age=None, size=np.ones(N)), "other.csv")
     assert run(["learn", "other.csv", *LEARN]) == 2
-    assert "it lacks 'age' and has 'size' beside" in capsys.readouterr().err
+    assert "it lacks 'age' and has 'size' in addition" in capsys.readouterr().err
 
 
 def test_predict_scan_and_plan_read_the_same_files(capsys, folder):

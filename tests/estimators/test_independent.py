@@ -231,7 +231,7 @@ def test_a_report_says_the_share_next_to_the_rate():
     [
         ({"moments": np.full(D, 2.0)}, "because moments are rounded or not those of these rows, and no row's chance"),
         ({"balance": 1.0, "class_shares": {"rare": 0.875, "usual": 0.125}}, "because the class shares are not those"),
-        ({}, "because of these ids: whoever knows the key can choose"),
+        ({}, "because of these ids: a sender who knows the key can choose"),
     ],
 )
 def test_a_report_says_why_the_share_is_not_the_rate(options, reason):

@@ -62,8 +62,8 @@ def test_columns_are_found_by_name_in_every_file(tmp_path):
 
 BAD = {
     "a column less": ({"b": None}, ("part-2", "lacks 'b'", "part-1")),
-    "a column more": ({"c": np.ones(12)}, ("part-2", "has 'c' beside", "part-1")),
-    "another column": ({"b": None, "c": np.ones(12)}, ("lacks 'b' and has 'c' beside",)),
+    "a column more": ({"c": np.ones(12)}, ("part-2", "has 'c' in addition", "part-1")),
+    "another column": ({"b": None, "c": np.ones(12)}, ("lacks 'b' and has 'c' in addition",)),
     "text": ({"b": [SECRET_TEXT] * 12}, ("part-2", "'b'", "numeric")),
     "booleans": ({"b": [True] * 12}, ("type of 'b' changes between files", "part-2", "part-1")),
     "labels of text": ({"label": [SECRET_TEXT] * 12}, ("type of labels changes", "int in part-1", "str in part-2")),

@@ -50,7 +50,7 @@ def test_targets_are_y_and_the_others_the_rows(source, block_bytes):
         ({"targets": ["price"], "id": "price"}, ConfigurationError, "another role"),
         ({"targets": ["price"], "ignore": ["price", "who"]}, ConfigurationError, "another role"),
         ({"targets": "price"}, InputTypeError, "list of strings"),
-        ({"targets": ["a", "b", "price", "area"]}, InputError, "no feature columns beside"),
+        ({"targets": ["a", "b", "price", "area"]}, InputError, "no feature columns besides"),
     ],
 )
 def test_what_cannot_be_a_target_is_refused(source, options, error, says):

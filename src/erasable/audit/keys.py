@@ -273,5 +273,5 @@ def _read(path: Path) -> tuple[bytes, os.stat_result]:
 def _refuse_open_to_others(path: Path, facts: os.stat_result) -> None:
     """Raise StoreError if other users may read or change a file that is no pipe."""
     if stat.S_ISREG(facts.st_mode):
-        why = "whoever does can sign in your name. Take their rights away (chmod 600), and make a new key if they may"
+        why = "such a user can sign in your name. Take their rights away (chmod 600), and make a new key if they may"
         check_private(path, facts, f"{why} have looked.")

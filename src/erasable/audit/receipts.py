@@ -60,7 +60,7 @@ class Receipt:
     Attributes
     ----------
     state_before : str or None
-        Digest of the state before the request, 64 hexadecimal digits. None leaves it out: whoever holds the state
+        Digest of the state before the request, 64 hexadecimal digits. None leaves it out: a holder of the state
         after could test guesses of the forgotten rows against it.
     state_after : str
         Digest of the state after the request.
@@ -69,7 +69,7 @@ class Receipt:
     format_version : int
         The format of the state.
     requested_at, completed_at : datetime
-        With a time zone; seconds are kept. By the signer's clock, or as the signer was told.
+        With a time zone; seconds are kept. By the signer's clock, or as given by the caller.
     request_id : str
         The caller's name for the request: at most 128 printable ASCII characters, and no identity of anybody. By
         default a random UUID. Not shown by ``repr``.
@@ -272,7 +272,7 @@ def _read_statement(envelope: _Envelope) -> Receipt:
         completed_at=_time(said["completedAt"], "completedAt"),
         request_id=said["requestId"],
         model=said.get("model"),
-        asked=_asked(said["asked"]) if "asked" in said else None,
+        asked=_read_shape(said["asked"]) if "asked" in said else None,
         normalisation=_normalisation(said["normalisation"]) if "normalisation" in said else None,
         learner=_learner(said["learner"]) if "learner" in said else None,
         erasable_version=said["erasableVersion"],
@@ -324,7 +324,7 @@ def _is_line(text: object, most: int) -> bool:
     return isinstance(text, str) and 1 <= len(text) <= most and text.isprintable()
 
 
-def _asked(value: object) -> Shape:
+def _read_shape(value: object) -> Shape:
     try:
         return Shape.read(value)
     except ValueError:
@@ -531,7 +531,7 @@ def reserved_receipt(path: Path) -> Iterator[Callable[[str], None]]:
 
 
 def _remove_reservations(folder: Path) -> None:
-    """Remove what killed commands have reserved in a folder: hidden files of spaces that nobody has locked."""
+    """Remove what killed commands have reserved in a folder: hidden files that no process has locked."""
     for path in folder.glob(".*.new"):
         with suppress(OSError, BusyError, UnicodeDecodeError):
             if path.is_symlink() or not path.is_file() or path.stat().st_size != _RESERVED or path.read_text().strip():

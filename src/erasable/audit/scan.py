@@ -58,7 +58,7 @@ class Remain:
     file : str
         Path below the folder that was scanned.
     offset, length : int
-        Which bytes of the file; of its path, or which row of a Parquet file and 1, if ``what`` says so.
+        Which bytes of the file; of its path, or the row of a Parquet file and 1, depending on ``what``.
     what : str
         ``"grid row"``, ``"float32 row"``, ``"float64 row"``, ``"id"``, ``"subject"``, ``"cell"`` (a text of a raw
         table), ``"number"`` (a feature, written out), any of the last four with ``" in a file name"`` or

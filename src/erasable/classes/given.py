@@ -38,8 +38,8 @@ class FiniteClass:
     Notes
     -----
     A prediction is rounded to a multiple of ``2**-20``, and the rounded functions are the class. Libraries give a row
-    slightly different values beside other rows; a value nearer than ``2**-30`` to where rounding changes is therefore
-    asked for again with the row alone, so that an encoded row does not depend on the rows beside it.
+    slightly different values in calls with other rows. A value nearer than ``2**-30`` to where rounding changes is
+    therefore asked for again with the row alone, so that an encoded row does not depend on other rows.
     """
 
     functions: tuple[Any, ...]
@@ -47,7 +47,7 @@ class FiniteClass:
     exact = True
     assumptions = (
         "the functions of the class were not fitted on rows that may have to be forgotten",
-        "a function gives a row the same value whenever asked alone, and beside other rows one within 2**-30 of it",
+        "a function gives a row the same value whenever asked alone, and among other rows one within 2**-30 of it",
     )
 
     def __init__(self, functions: Iterable[Any], *, name: str = "") -> None:
@@ -320,12 +320,12 @@ class NumericClass:
 
     def fit(self, rows: Array, y01: Integers) -> Predictor:
         """What ``erm`` returns, its answers checked."""
-        fitted = _asked(self.erm, "erm", rows.copy(), np.array(y01))
+        fitted = _called(self.erm, "erm", rows.copy(), np.array(y01))
         if not callable(fitted):
             raise ConfigurationError(f"erm must give a function of X; it gave {type(fitted).__name__}.")
 
         def predict(X: Array) -> Float64s:
-            return _numbers(_asked(fitted, "the function that erm gave", np.array(X)), len(X), "what erm gave")
+            return _numbers(_called(fitted, "the function that erm gave", np.array(X)), len(X), "what erm gave")
 
         return predict
 
@@ -337,7 +337,7 @@ class NumericClass:
         """The bound given, or half the number of rows: one with ``a = (f - g)² <= 1`` adds at most ``a / (1 + a)``."""
         if self.given_dimension is None:
             return 0.5 * len(rows)
-        value = _asked(self.given_dimension, "dimension", rows.copy())
+        value = _called(self.given_dimension, "dimension", rows.copy())
         return float(_numbers([value], 1, "dimension")[0])
 
     def rate(self, n_rows: int, delta: float, n_features: int) -> float | None:
@@ -368,7 +368,7 @@ class NumericMeasure:
 
     def squared(self, rows: Array) -> Float64s:
         """What the oracle says."""
-        values = _numbers(_asked(self.sup, "sup", rows.copy(), self.rows.copy()), len(rows), "sup")
+        values = _numbers(_called(self.sup, "sup", rows.copy(), self.rows.copy()), len(rows), "sup")
         negative = int(np.count_nonzero(values < 0.0))
         if negative:
             raise ConfigurationError(f"sup must not be negative; {negative} of {len(rows)} values are.")
@@ -383,7 +383,7 @@ class NumericMeasure:
         self._parts.append(np.array(rows))
 
 
-def _asked(oracle: Callable[..., Any], name: str, *arguments: Any) -> Any:
+def _called(oracle: Callable[..., Any], name: str, *arguments: Any) -> Any:
     """The oracle's answer, or an error that does not quote its own."""
     try:
         return oracle(*arguments)

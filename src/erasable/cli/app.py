@@ -204,7 +204,7 @@ def run(arguments: list[str]) -> int:
         result = typer.main.get_command(app).main(arguments, prog_name="erasable", standalone_mode=False)
         sys.stdout.flush()  # while a failure can still be reported
         code = result if isinstance(result, int) else DONE
-        if code == DONE and result is not _FINISHED and not _asked_to_show(arguments):
+        if code == DONE and result is not _FINISHED and not _only_shows_something(arguments):
             code, kind, text = FAILED, "NotRunError", _NOT_RUN
         elif code != INTERRUPTED:
             return code
@@ -238,7 +238,7 @@ _NOT_RUN = (
 )
 
 
-def _asked_to_show(arguments: list[str]) -> bool:
+def _only_shows_something(arguments: list[str]) -> bool:
     """Whether the arguments only ask for help, the version or completion; a bare group name shows its help."""
     match arguments:
         case []:

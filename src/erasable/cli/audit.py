@@ -89,13 +89,13 @@ def audit(
         _show_groups(method, data, id, group, as_json=as_json)
         return
     from erasable.operations.rendering import make_folder
-    from erasable.research.attacks import FULL, QUICK, page, rows_asked, target_asked
+    from erasable.research.attacks import FULL, QUICK, page, rows_named, target_named
     from erasable.research.attacks import audit as run
     from erasable.store import write_text
 
     sizes = QUICK if quick else FULL
-    target = target_asked(method)
-    name, X, y = rows_asked(data, label=label, id=id, ignore=ignore or (), most=sizes.rows, schema=target.schema)
+    target = target_named(method)
+    name, X, y = rows_named(data, label=label, id=id, ignore=ignore or (), most=sizes.rows, schema=target.schema)
     make_folder(out)
     with Bars(quiet=as_json, remaining=True) as bars:
         found = run(target, X, y, data=name, sizes=sizes, random_state=random_state, workers=workers, watch=bars.tick)

@@ -34,9 +34,9 @@ def evidence(
     The page lists the requests with digests, whether the model verifies and the signatures are good, the results of a
     scan and an audit if given, what all of it covers and what not, and which attacks work.
 
-    It is also written if a check fails, and says so. Exit code 4: the model does not verify, or is damaged and gets no
-    page. Exit code 3: a file is no receipt, or its signature is wrong. Exit code 1: the scan found remains, or the
-    audit a trace.
+    It is also written if a check fails, and states which. Exit code 4: the model does not verify, or is damaged and
+    gets no page. Exit code 3: a file is no receipt, or its signature is wrong. Exit code 1: the scan found remains, or
+    the audit a trace.
 
     For example:
 

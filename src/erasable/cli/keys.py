@@ -28,7 +28,7 @@ def new(
 ) -> None:
     """Make a new pair of Ed25519 keys: a private one that signs receipts, a public one that checks them.
 
-    Nothing is ever overwritten. Whoever holds the private key can sign receipts in your name.
+    Nothing is ever overwritten. Any holder of the private key can sign receipts in your name.
 
     For example:
 

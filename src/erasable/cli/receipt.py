@@ -66,7 +66,7 @@ def _check_model(receipt: Receipt, path: Path, *, quiet: bool) -> tuple[int, str
 
 def _show(receipt: Receipt, keyid: str, rows: int | None, learner: str | None) -> None:
     """Print what was checked, and what the receipt states."""
-    from erasable.core.names import told_spelling
+    from erasable.core.names import spelling_in_words
 
     others = f"; the receipt has {receipt.signatures} signatures" if receipt.signatures > 1 else ""
     checks = [("signature", f"good, by key {keyid[:16]}{others}")]
@@ -81,7 +81,7 @@ def _show(receipt: Receipt, keyid: str, rows: int | None, learner: str | None) -
         ("request", receipt.request_id),
         *([] if receipt.model is None else [("model", receipt.model)]),
         *([] if receipt.asked is None else [("asked for", str(receipt.asked))]),
-        *([] if receipt.normalisation is None else [("spelling", told_spelling(receipt.normalisation))]),
+        *([] if receipt.normalisation is None else [("spelling", spelling_in_words(receipt.normalisation))]),
         ("requested", statement["requestedAt"]),
         ("completed", statement["completedAt"]),
         ("state before", receipt.state_before or "left out"),

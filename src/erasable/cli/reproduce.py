@@ -118,7 +118,7 @@ def reproduce(
     """Compare ways of forgetting, as in the paper, on its data or on yours.
 
     Every method learns the same rows and then deletes the same ones, one request at a time and again in batches. What
-    comes out: the paper's tables beside the paper's own figures, accuracy curves, trade-offs, and `report.html`.
+    comes out: the paper's tables next to the paper's own figures, accuracy curves, trade-offs, and `report.html`.
 
     A run that was stopped continues where it was when started again with the same settings.
 

@@ -66,7 +66,7 @@ def summed(X: Matrix) -> Any:
 
 
 def rows_of(X: Matrix) -> npt.NDArray[np.intp]:
-    """For each entry that CSR rows list the number of its row."""
+    """The number of the row of each entry that CSR rows list."""
     return np.repeat(np.arange(X.shape[0]), np.diff(X.indptr))
 
 
@@ -86,7 +86,7 @@ _LOOKED_AT = 2**26  # numbers looked at together
 
 
 def is_tensor(value: object) -> bool:
-    """Whether this is a tensor of PyTorch, wherever it lies."""
+    """Whether this is a tensor of PyTorch, on any device."""
     return any(kind.__module__ == "torch" and kind.__name__ == "Tensor" for kind in type(value).__mro__)
 
 
@@ -131,7 +131,7 @@ class DeviceRows:
 
     @classmethod
     def of(cls, value: Any) -> DeviceRows | None:
-        """Rows to be left where they lie: a tensor of floats on a device, or of 16 bits anywhere; None for others."""
+        """Rows that stay on their device: a tensor of floats on a device, or of 16 bits anywhere; None for others."""
         if not is_tensor(value) or value.ndim != 2 or _kind(value) not in _FLOATS:
             return None
         if value.device.type == "cpu" and _kind(value) in _SHARED:
@@ -140,7 +140,7 @@ class DeviceRows:
 
     @classmethod
     def joined(cls, parts: Sequence[DeviceRows]) -> DeviceRows:
-        """The rows of all parts, where they lie."""
+        """The rows of all parts, on their device."""
         return cls(sys.modules["torch"].cat([part.tensor for part in parts]))
 
     @property
@@ -151,12 +151,12 @@ class DeviceRows:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """What they are as an array."""
+        """The type that the rows have as an array."""
         return np.dtype(_FLOATS[_kind(self.tensor)])
 
     @property
     def nbytes(self) -> int:
-        """As an array."""
+        """The bytes that the rows take as an array."""
         return self.shape[0] * self.shape[1] * self.dtype.itemsize
 
     def __len__(self) -> int:
@@ -201,7 +201,7 @@ class DeviceRows:
         return any(block.isnan().any().item() for block in self._blocks())
 
     def beyond(self, norm: float) -> DeviceRows:
-        """Those whose norm, computed in float64, is above this: all whose norm is by more than 2**-28 of it."""
+        """The rows whose norm in float64 is above this; all that exceed it by more than 2**-28 of it are found."""
         torch = sys.modules["torch"]
         far = [block[~(torch.linalg.vector_norm(block.double(), dim=1) <= norm)] for block in self._blocks()]
         return DeviceRows(torch.cat(far)) if far else self

@@ -282,13 +282,13 @@ class Run(ABC):
 
     @abstractmethod
     def keys(self, G: Matrix) -> list[bytes]:
-        """For each row bytes that its equals alone have."""
+        """For each row, bytes that equal rows share and no others."""
 
     @abstractmethod
     def dense_row(self, G: Matrix, i: int) -> Integers:
         """One row, dense."""
 
-    def turn_of(self, low: int, high: int) -> Positions:
+    def candidates_in(self, low: int, high: int) -> Positions:
         """The rows low..high, without those that an infinite threshold rules out."""
         index = np.arange(low, high, dtype=np.intp)
         if self.tau == np.inf:
@@ -316,7 +316,7 @@ class Run(ABC):
             self._select(index, G, chosen)
 
     def _select(self, index: Positions, G: Matrix, chosen: Booleans) -> None:
-        """Take the chosen rows into ``H``."""
+        """Add the chosen rows to ``H`` and to the result."""
         k = int(np.count_nonzero(chosen))
         self.crowded = self.crowded and 2 * k > len(index)
         if k:
@@ -430,7 +430,7 @@ class DenseRun(Run):
 
     def queue(self, low: int, high: int) -> None:
         """See :class:`Run`; while most rows are selected, screening them first would be work for nothing."""
-        index = self.turn_of(low, high)
+        index = self.candidates_in(low, high)
         if 0.0 < self.tau < np.inf and not self.crowded:
             if self.outdated and (self.screen is None or self.wasted > 64) and self.factor is not None:
                 self.screen = screen(self.factor, self.grid, self.units, self.tau, on_grid=self.rows.on_grid)

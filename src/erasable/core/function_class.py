@@ -24,8 +24,8 @@ Predictor = Callable[[Array], Float64s]
 class Measure(Protocol):
     """``D²( . ; Q)`` for a set Q of encoded rows that grows.
 
-    Laws: ``squared`` and ``exceeds`` change nothing, and give a row the same answer beside any other rows; after
-    ``add`` no row's D² is larger than before. A measure may also have ``select(rows, tau)``, which returns what
+    Laws: ``squared`` and ``exceeds`` change nothing, and give a row the same answer whatever the other rows are.
+    After ``add`` no row's D² is larger than before. A measure may also have ``select(rows, tau)``, which returns what
     asking about one row after the other and adding it where it exceeds ``tau`` would return.
     """
 

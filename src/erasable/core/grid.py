@@ -6,7 +6,7 @@ put on the multiples of ``2**-bits``. From here on a row *is* its integer vector
 
 Three radii, all in grid units, keep ``|g| <= 2**bits - 1`` whatever the rounding does:
 
-- ``ball``: the largest norm the features may have beside the intercept's constant;
+- ``ball``: the largest norm the features may have next to the intercept's constant;
 - ``unit``: what a row of norm one is multiplied by when ``scaling`` is ``None`` or a number;
 - ``reach``: what a row is multiplied by when its norm is made equal to it (``scaling="row"``), so far inside the ball
   that rounding every coordinate by half a step cannot leave it.
@@ -77,16 +77,12 @@ def read_scaling(written: Any) -> Scaling:
 
 
 def check_scaling(scaling: Scaling, n_features: int, *, by_row: bool) -> None:
-    """Refuse a plain scaling that rows of so many features cannot be divided by.
+    """Raise ConfigurationError for a plain scaling that rows of so many features cannot be divided by.
 
     Parameters
     ----------
     by_row : bool
         Whether ``"row"``, which divides each row by its own norm, is among the choices.
-
-    Raises
-    ------
-    ConfigurationError
     """
     if scaling is None or (by_row and isinstance(scaling, str) and scaling == "row"):
         return
@@ -191,7 +187,7 @@ class Grid:
 
     @property
     def stretch(self) -> float:
-        """The length that features of norm one have on the grid: about 1, or 0.7 beside an intercept."""
+        """The length that features of norm one have on the grid: about 1, or 0.7 with an intercept."""
         return math.ldexp(self.reach if self.normalises else self.unit, -self.bits)
 
     @property
@@ -228,13 +224,13 @@ class _Entries:
             raise InputError("a row overflows float64 when divided by scaling: use larger scales.")
 
     def place(self, i: Any) -> Any:
-        """Where the numbers of row i are, or of the rows that a mask has."""
+        """The positions of the numbers of row i, or of the rows in a mask."""
         if self.layout is None:
             return i
         return i[self.row] if isinstance(i, np.ndarray) else slice(self.layout.indptr[i], self.layout.indptr[i + 1])
 
     def each(self, of_row: Array) -> Array:
-        """What each row has, beside each of its numbers."""
+        """A value of each row, repeated for each of its numbers."""
         return of_row[:, None] if self.layout is None else of_row[self.row]
 
     def squares(self, values: Float64s) -> Float64s:
@@ -244,7 +240,7 @@ class _Entries:
         return added_up(values * values, self.row, self.n_rows)
 
     def exponents(self, rows: Booleans) -> npt.NDArray[np.int32]:
-        """For each of the rows that a mask has the exponent of its largest number; 0 for the others."""
+        """The exponent of the largest number of each row in the mask; 0 for other rows."""
         largest = np.zeros(self.n_rows)
         if self.layout is None:
             largest[rows] = np.max(np.abs(self.values[rows]), axis=1, initial=0.0)
@@ -254,7 +250,7 @@ class _Entries:
         return np.frexp(largest)[1]
 
     def as_rows(self, values: Float64s) -> Any:
-        """These numbers in place of the rows' own: in the form that the rows came in."""
+        """Rows with these numbers instead of their own, dense or sparse as the rows were given."""
         if self.layout is None:
             return values
         return sp.csr_array((values, self.layout.indices, self.layout.indptr), shape=self.layout.shape)

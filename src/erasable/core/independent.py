@@ -434,12 +434,7 @@ class IndependentRule:
 
 
 def rarity_of(moments: Any, n_features: int) -> Rarity:
-    """How unusual rows are, by public second moments: none, one for each column, or a matrix.
-
-    Raises
-    ------
-    ConfigurationError
-    """
+    """Return how unusual rows are by public second moments (none, one a column, a matrix); or ConfigurationError."""
     if moments is None:
         return Rarity()
     found: Float64s = np.empty(0)

@@ -63,12 +63,7 @@ def most_points(units: int) -> int:
 
 
 def check_points(n: int, units: int) -> None:
-    """Refuse more points than rounded kernel values can tell apart.
-
-    Raises
-    ------
-    ConfigurationError
-    """
+    """Raise ConfigurationError for more points than rounded kernel values can tell apart."""
     if n > most_points(units):
         raise ConfigurationError(
             f"{n:,} core rows are too many for this capacity: kernel values are rounded to 2**-30, which is fine "
@@ -77,14 +72,10 @@ def check_points(n: int, units: int) -> None:
 
 
 def check_eigenvalues(H: Float64s, kernel: Kernel, units: int) -> None:
-    """Refuse a kernel function of the caller's for which an eigenvalue of ``H`` is below :func:`smallest_eigenvalue`.
+    """Raise InputError if a kernel function gives ``H`` an eigenvalue below :func:`smallest_eigenvalue`.
 
     *Law*: decided exactly, and hereditary: a principal submatrix of a matrix that passes does too. *Cost*: one or two
     Cholesky factors; a matrix within rounding of the bound costs a characteristic polynomial over the integers.
-
-    Raises
-    ------
-    InputError
     """
     if kernel.function is None or not len(H):
         return

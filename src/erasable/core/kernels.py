@@ -127,12 +127,7 @@ class Kernel:
 
     @classmethod
     def of(cls, kernel: object, *, gamma: object, nu: object, degree: object, coef0: object) -> Kernel:
-        """The kernel that parameters name, as callers give them: ``kernel`` is a name or a function.
-
-        Raises
-        ------
-        ConfigurationError
-        """
+        """Return the kernel of these parameters; ``kernel`` is a name or a function. ConfigurationError for others."""
         if not callable(kernel) and not isinstance(kernel, str):
             raise ConfigurationError(f"kernel must be a name or a function; got {type(kernel).__name__}.")
         return cls(

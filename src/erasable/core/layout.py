@@ -168,12 +168,7 @@ def read_meta(head: Buffer) -> dict[str, Any]:
 
 
 def check_size(head: Buffer, size: int) -> None:
-    """Refuse a file of another size than its header says.
-
-    Raises
-    ------
-    StateFormatError
-    """
+    """Raise StateFormatError if a file has another size than its header states."""
     read_meta(head)
     length = int.from_bytes(head[:8], "little")
     header = read_json(bytes(head[8 : 8 + length]))
@@ -192,12 +187,7 @@ def _tensor(data: memoryview, entry: dict[str, Any]) -> npt.NDArray[Any]:
 
 
 def check_format(meta: dict[str, Any], form: str, version: int) -> None:
-    """Refuse another format, and by name a version that this program does not know.
-
-    Raises
-    ------
-    StateFormatError
-    """
+    """Raise StateFormatError for another format, or for a version that this program does not know."""
     found, given = meta.get("format"), meta.get("version")
     if found != form:
         raise StateFormatError(f"it holds {str(found)[:40]!r}, where {form!r} is required.")
@@ -237,12 +227,7 @@ def guarded(data: Buffer, read: Callable[[Buffer], S], write: Callable[[S], Iter
 
 
 def read_sealed(data: Buffer) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
-    """Metadata and tensors of a file of any of our formats; its layout and its checksum are tested, no more.
-
-    Raises
-    ------
-    StateFormatError
-    """
+    """Return metadata and tensors of a file of any format; StateFormatError if layout or checksum are wrong."""
     names = {np.dtype(code).newbyteorder("="): name for name, code in DTYPES.items()}
 
     def write(found: tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]) -> list[Piece]:

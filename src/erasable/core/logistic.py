@@ -39,12 +39,7 @@ def rounding_digits(units: int, bits: int) -> int:
 
 
 def guard_rows(n_rows: int) -> None:
-    """Refuse more core rows than logistic weights can be certified for.
-
-    Raises
-    ------
-    ExactnessError
-    """
+    """Raise ExactnessError for more core rows than logistic weights can be certified for."""
     if n_rows > MOST_ROWS_AT_ONCE:
         raise ExactnessError(
             f"the core set would reach {n_rows:,} rows, but logistic weights are certified for at most "

@@ -112,12 +112,7 @@ def are_several(owners: tuple[Key, ...]) -> bool:
 def read_names(
     meta: dict[str, Any], tensors: dict[str, npt.NDArray[Any]], classes: tuple[Label, ...], n: int
 ) -> tuple[tuple[Key, ...], tuple[Owners, ...], tuple[Label, ...]]:
-    """Ids, subjects and labels of n rows.
-
-    Raises
-    ------
-    StateFormatError
-    """
+    """Return ids, subjects and labels of n rows; StateFormatError if they do not fit."""
     codes = tensors["labels"]
     if codes.shape != (n,) or (n and not (codes.min() >= 0 and codes.max() < len(classes))):
         raise StateFormatError("its labels do not fit its rows or its classes.")
@@ -127,12 +122,7 @@ def read_names(
 def read_owners(
     meta: dict[str, Any], tensors: dict[str, npt.NDArray[Any]], n: int
 ) -> tuple[tuple[Key, ...], tuple[Owners, ...]]:
-    """Ids and subjects of n rows.
-
-    Raises
-    ------
-    StateFormatError
-    """
+    """Return ids and subjects of n rows; StateFormatError if they do not fit."""
     ids = read_keys(tensors, "ids", meta["id_kind"], n)
     if (n and meta["id_kind"] is None) or {"ids.present", "ids.lengths"} & tensors.keys() or len(set(ids)) != n:
         raise StateFormatError("its ids are not distinct.")
@@ -140,23 +130,13 @@ def read_owners(
 
 
 def check_fixed_classes(fixed: Sequence[Label] | None) -> None:
-    """Refuse classes of the caller's that are not in canonical order.
-
-    Raises
-    ------
-    ConfigurationError
-    """
+    """Raise ConfigurationError if classes that the caller fixed are not in canonical order."""
     if fixed is not None and (not fixed or len({type(c) for c in fixed}) > 1 or list(fixed) != sorted(set(fixed))):
         raise ConfigurationError("fixed classes must be sorted, distinct and of one type.")
 
 
 def check_feature_names(names: Sequence[Any], n_features: int) -> None:
-    """Refuse names of columns that are not one text for each.
-
-    Raises
-    ------
-    ConfigurationError
-    """
+    """Raise ConfigurationError unless there is one text for each column."""
     if len(names) != n_features:
         raise ConfigurationError(f"{len(names)} names of columns are given for {n_features} features.")
     for name in names:
@@ -233,12 +213,7 @@ _MOST = 2**53  # identities in one request: as far as JSON counts
 
 
 def read_spelling(given: object, where: str) -> dict[str, Steps]:
-    """The declared normalisation by role, with its steps in their order; roles without a step are left out.
-
-    Raises
-    ------
-    ConfigurationError
-    """
+    """Return the steps of normalisation by role, in their order, without empty ones; or ConfigurationError."""
     if not isinstance(given, Mapping) or not set(given) <= set(ROLES):
         raise ConfigurationError(f"{where}: normalisation is declared for {' and '.join(ROLES)} alone.")
     for steps in given.values():
@@ -248,10 +223,10 @@ def read_spelling(given: object, where: str) -> dict[str, Steps]:
     return {role: steps for role, steps in ordered.items() if steps}
 
 
-def told_spelling(spelling: Spelling) -> str:
+def spelling_in_words(spelling: Spelling) -> str:
     """The declared normalisation in words."""
-    told = [f"{role}s are normalised by {', '.join(steps)}" for role, steps in spelling.items()]
-    return "; ".join(told) or "names are compared character by character"
+    parts = [f"{role}s are normalised by {', '.join(steps)}" for role, steps in spelling.items()]
+    return "; ".join(parts) or "names are compared character by character"
 
 
 def normalise(text: str, steps: Iterable[str]) -> str:
@@ -293,7 +268,7 @@ def spelt(text: str, steps: Steps) -> str:
 
 
 def doubt(text: str, steps: Iterable[str] = ()) -> str | None:
-    """Why hardly any row has a name like this one, which somebody typed; None where it is an ordinary name."""
+    """Why a typed name is probably not that of any row; None for an ordinary name."""
     if "trim" not in steps and text != text.strip():
         return "a space at one end"
     text = text.strip()
@@ -341,12 +316,7 @@ class Shape:
 
     @classmethod
     def read(cls, given: Any) -> Self:
-        """The shape that :meth:`as_json` described; nothing else is accepted, so no identity hides in one.
-
-        Raises
-        ------
-        ValueError
-        """
+        """Return the shape that :meth:`as_json` described; ValueError for all else, so that no identity hides in it."""
         try:
             ends = given["characters"]
             shape = cls(

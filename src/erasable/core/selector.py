@@ -39,16 +39,12 @@ from erasable.validation import positive_number, switch, whole_number
 
 
 def grid_of(n_features: int | None, *, fit_intercept: object, scaling: object, grid_bits: object) -> Grid:
-    """How rows become integers under these parameters.
+    """Return how rows become integers under these parameters; ConfigurationError if they cannot work.
 
     Parameters
     ----------
     n_features : int or None
         None before the first row: as many as there are scales, or one.
-
-    Raises
-    ------
-    ConfigurationError
     """
     scales = plain_scaling(scaling)
     if n_features is None:
@@ -66,7 +62,7 @@ def selecting_units(
     threshold: str = "the threshold",
     advice: str = "Lower the threshold or the capacity.",
 ) -> int:
-    """``capacity`` in squared grid steps, once it is known that some row's leverage can be above ``tau``.
+    """Return ``capacity`` in squared grid steps; ConfigurationError if no row's leverage can be above ``tau``.
 
     Parameters
     ----------
@@ -75,10 +71,6 @@ def selecting_units(
         for all of them.
     threshold, advice : str
         How a refusal names the threshold, and what it says to do.
-
-    Raises
-    ------
-    ConfigurationError
     """
     K = positive_number(capacity, "capacity")
     units = regulariser(K, grid)
@@ -143,38 +135,33 @@ class RawRows:
         return not isinstance(self.X, np.ndarray | DeviceRows)
 
     def gathered(self, rows: slice | Positions) -> Any:
-        """The named rows as the caller gave them; with an order, ``rows`` are positions in it."""
+        """The rows at these positions, as the caller gave them; with an order, ``rows`` are positions in it."""
         return self.X[rows] if self.order is None else picked(self.X, self.order[rows])
 
     def in_place(self, rows: slice | Positions) -> Any:
-        """The named rows as numbers, dense or sparse, where they are: here, or on a device."""
+        """The rows at these positions as numbers, dense or sparse, in memory or on a device."""
         return self.gathered(rows)
 
     def numbers(self, rows: slice | Positions) -> Any:
-        """The named rows as numbers, dense or sparse, here."""
+        """The rows at these positions as numbers in memory, dense or sparse."""
         return on_host(self.in_place(rows))
 
     def dense(self, rows: slice | Positions) -> npt.NDArray[Any]:
-        """The named rows as a dense array."""
+        """The rows at these positions as a dense array."""
         part = self.numbers(rows)
         return part if isinstance(part, np.ndarray) else part.toarray()
 
     def approximate(self, low: int, high: int) -> tuple[npt.NDArray[np.float32], Float64s]:
         """See :class:`OrderedRows`."""
-        ours = self.order is not None and type(self) is RawRows  # gathered, and not by somebody's map
-        return approximated(self.dense(slice(low, high)), self.grid, copy=not ours)
+        is_copy = self.order is not None and type(self) is RawRows  # gathered; a feature map may return its own array
+        return approximated(self.dense(slice(low, high)), self.grid, copy=not is_copy)
 
     def take(self, index: npt.NDArray[np.intp]) -> Any:
         """See :class:`OrderedRows`."""
         return to_grid(self.numbers(index), self.grid)
 
     def check_ball(self) -> None:
-        """Refuse rows outside the unit ball where the scaling does not bring every row into it.
-
-        Raises
-        ------
-        InputError
-        """
+        """Raise InputError for rows outside the unit ball, if the scaling does not bring every row into it."""
         if self.grid.normalises:
             return
         step = max(1, _BLOCK // self.grid.n_columns)
@@ -187,7 +174,7 @@ class RawRows:
             )
 
     def _outermost(self, rows: slice | Positions) -> Any:
-        """The named rows; of those on a device the ones that may lie outside."""
+        """The rows at these positions; of rows on a device, only those that may lie outside the ball."""
         part = self.in_place(rows)
         if isinstance(part, DeviceRows):
             part = part.beyond(1.0 if self.grid.scaling is None else self.grid.scaling)  # type: ignore[arg-type]
@@ -218,10 +205,10 @@ def approximated(part: npt.NDArray[Any], grid: Grid, *, copy: bool = True) -> tu
 
 
 class StaleScreen:
-    """What discards raw rows for good, made from ``H`` at some moment: for dense or for sparse rows, once they come.
+    """A test that rules out raw rows for good, made from ``H`` at some moment; for dense rows or for sparse ones.
 
-    *Law*: the rows that it discards are at or below the threshold against the core that it was made from, and against
-    every core that it is a part of. *Cost*: n d^2 flops in float32, or those of pairs of entries of sparse rows;
+    *Law*: the rows that it rules out are at or below the threshold against the core that it was made from, and against
+    every core that includes it. *Cost*: n d^2 flops in float32, or those of pairs of entries of sparse rows;
     memory: one block.
     """
 
@@ -263,7 +250,7 @@ def stale_screen(H: Float64s, grid: Grid, units: int, tau: float) -> StaleScreen
 
 @dataclass(frozen=True)
 class SelectedRows:
-    """What learning a run of rows selects.
+    """The rows that are selected from a run of rows.
 
     ``index`` are positions in the run, ascending; ``batches`` the selected grid rows in that order, split anyhow.
     """
@@ -307,9 +294,9 @@ def select(
     -----
     *Law*: the selection is that of the literal loop ``if g'H^-1g > tau: select; H += g g'`` in exact arithmetic,
     ``g'H^-1g > tau or forced`` where some are forced.
-    *Cost*: n d^2 float32 flops to screen and about 3 d^2 + d^3 / chunk flops a candidate; memory beside the result:
-    three d x d matrices and one block. Sparse rows with k entries: k^2 flops to screen, k d for
-    a candidate, d^2 for a row selected.
+    *Cost*: n d^2 float32 flops to screen and about 3 d^2 + d^3 / chunk flops a candidate. Memory, in addition to the
+    result: three d x d matrices and one block. Sparse rows with k entries: k^2 flops to screen, k d for a candidate,
+    d^2 for a row selected.
     *Source*: Algorithm 1, procedure BBQSampler.
     """
     d, low, n = grid.n_columns, 0, len(rows)

@@ -324,7 +324,7 @@ class SparseRun(Run):
     def queue(self, low: int, high: int) -> None:
         """See :class:`Run`."""
         self._follow()
-        index = self.turn_of(low, high)
+        index = self.candidates_in(low, high)
         index, G = self._left(index, self.rows.take(index))
         if self.waiting and len(index):
             earlier, G_earlier = self._waiting_rows()

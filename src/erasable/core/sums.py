@@ -53,7 +53,7 @@ class Refined:
 
 
 class _OneThread:
-    """BLAS on one thread while somebody is inside.
+    """Limits BLAS to one thread while any thread of Python is in this context.
 
     The limit holds for the process, so one Python thread at a time sets it and the same one restores it; others that
     enter meanwhile find it set, or work without it.

@@ -26,12 +26,7 @@ LARGEST = 1e300  # of the ends of a range: predictions beyond them stay finite
 
 
 def check_range(ends: Range) -> None:
-    """Refuse what is no range: two finite numbers, the lower first, with room between them.
-
-    Raises
-    ------
-    ConfigurationError
-    """
+    """Raise ConfigurationError unless these are two finite numbers, the lower first, with room between them."""
     low, high = ends
     if not (math.isfinite(low) and math.isfinite(high) and max(abs(low), abs(high)) <= LARGEST):
         raise ConfigurationError(f"a target range must have finite ends, no larger than {LARGEST:g}.")

@@ -190,7 +190,7 @@ class RandomSubsample:
     fraction : float in (0, 1]
         Probability with which a row is kept; 1 keeps all of them.
     random_state : int, default=0
-        Draws the subset. Whoever chooses both this and the ids can choose the subset.
+        Draws the subset. A sender who chooses both this and the ids can choose the subset.
 
     Examples
     --------
@@ -244,7 +244,7 @@ class IndependentSample:
     class_shares : dict, optional
         The public share of each class. Needed for ``balance``; rows of other classes are refused.
     random_state : int, default=0
-        The key of the hashes. Whoever knows it can choose ids that are kept.
+        The key of the hashes. A sender who knows it can choose ids that are kept.
     scaling : "row", None, float or sequence of float, default="row"
         How rows get into the unit ball for their rarity, as in ``ErasableClassifier``. Without moments it plays no
         part. The core rows stay as they came.

@@ -17,12 +17,7 @@ _ENGINES: dict[str, type[Engine]] = {"local": Local, "torch": Torch, "dask": Das
 
 
 def engine_of(given: object) -> Engine:
-    """The engine that ``engine=`` names or is.
-
-    Raises
-    ------
-    ConfigurationError
-    """
+    """Return the engine that ``engine=`` names or is; ConfigurationError if it is none."""
     if isinstance(given, Engine):
         return given
     if isinstance(given, str) and given in _ENGINES:

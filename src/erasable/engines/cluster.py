@@ -188,12 +188,12 @@ class _RunningPass:
         self.engine.moved += len(part)
         work = _run, self.scan, part, low, self.limits(), VERSION
         theirs = [one.future() for one in waiting]
-        values = [self._ours(value) for value in theirs]  # screened on the worker that has them
+        values = [self._for_this_client(value) for value in theirs]  # screened on the worker that has them
         future = self._submitted(*work, *values, key=f"{self.name}-{self.sent}")
         self.under_way[future], self.theirs[future] = (part, low, waiting, tries), theirs
         return future
 
-    def _ours(self, future: Any) -> Any:
+    def _for_this_client(self, future: Any) -> Any:
         """The same future for our client."""
         if future.client is self.client:
             return future

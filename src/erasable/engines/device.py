@@ -2,7 +2,7 @@
 
 Only the screen of dense rows is computed there. This process decides exactly about rows that it cannot rule out.
 
-*Why its float32 is enough.* ``core.leverage.screen`` makes, from a factor of ``H``, a float32 matrix ``M`` and a limit
+*Why its float32 is enough.* ``core.deciding.screen`` makes, from a factor of ``H``, a float32 matrix ``M`` and a limit
 such that a row ``x`` with ``fl(|M x|^2) <= limit`` has a leverage at or below the threshold. Its bounds are Higham's
 for inner products, ``|fl(a'b) - a'b| <= gamma_d |a|'|b|`` with ``gamma_d = d u / (1 - d u)`` and ``u = 2**-24``. They
 hold for *any order* of the d additions (Accuracy and Stability of Numerical Algorithms, section 3.1), with or without
@@ -309,7 +309,7 @@ class _Ready:
         ----------
         X : tensor of shape (n, d), float32, on the device
         factors : tensor of shape (n,), float64, optional
-            As in ``core.leverage.survivors``; by default each row is divided by its own norm.
+            As in ``core.deciding.survivors``; by default each row is divided by its own norm.
         products : tensor of shape (n or more, d), float32, optional
             Is overwritten.
         """
@@ -327,17 +327,13 @@ class _Ready:
 
 
 def probe(torch: ModuleType, device: Device, rows: int, d: int) -> None:
-    """Refuse a device whose products are not in full float32.
+    """Raise EngineError for a device whose products are not in full float32.
 
     The rows of a first factor are odd integers of 13 bits, and the columns of a second have at most 1,024 entries that
     are 1 or -1, so all partial sums are integers below ``2**24``: float32 gets them exactly, in any order. With 11 bits
     or 8, every entry is rounded, and sums of roundings that are not zero are wrong. Then the other way round. Last,
     rows with one entry of 24 bits times columns of such: each result is one product, correctly rounded, which those
     that are put together from shorter ones miss. All have the shape of the products to come.
-
-    Raises
-    ------
-    EngineError
     """
     rng = np.random.default_rng(13)
     class_of = np.arange(d) % -(-d // 1024)

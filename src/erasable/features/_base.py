@@ -46,7 +46,7 @@ class FeatureMap(ABC):
         """Mapped rows: a float array of shape (n, n_features_out), or CSR."""
 
     def mapped(self, X: Raw) -> Any:
-        """The same rows, and where they were made: on a device they are ``core.device_rows.DeviceRows``."""
+        """The same rows, and where they were made: on a device they are ``core.arrays.DeviceRows``."""
         return self(X)
 
     @abstractmethod

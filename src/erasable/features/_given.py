@@ -143,7 +143,7 @@ class FrozenMap(FeatureMap):
         What the function gets.
     one_at_a_time : bool, default=False
         Call the function with each row alone. Slower; for functions whose output for a row depends, if only in the
-        last bit, on the rows beside it, as that of most networks does.
+        last bit, on the other rows of a call, as that of most networks does.
 
     Notes
     -----

@@ -225,7 +225,7 @@ class NystroemFeatures(FeatureMap):
     Parameters
     ----------
     landmarks : array of shape (n_landmarks, n_features)
-        Rows that nobody can ask to have forgotten: public, invented, or of a fixed pattern. They are part of the map
+        Rows that will never have to be forgotten: public, invented, or of a fixed pattern. They are part of the map
         and stay when training rows are forgotten, so they must not be training rows, nor centres fitted to those.
     kernel : "rbf" or "laplacian", default="rbf"
         ``exp(-gamma |x - y|^2)`` with the Euclidean norm, or ``exp(-gamma |x - y|)`` with the sum of absolute values.
@@ -308,7 +308,7 @@ class NystroemFeatures(FeatureMap):
 
 
 def _check_landmarks(landmarks: Any) -> Float64s:
-    """A copy that nobody can change, minus zero made zero."""
+    """A read-only copy; minus zero becomes zero."""
     if landmarks is None:
         raise ConfigurationError(
             "landmarks are required, and they must be public rows: landmarks taken from the training rows would stay "

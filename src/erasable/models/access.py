@@ -1,4 +1,4 @@
-"""What is stored of somebody: the core rows that a request names, back in numbers that people know, as far as can be.
+"""What is stored of a person: the core rows that a request names, converted back to original values where possible.
 
 A row on a grid is no longer the row that came: it was scaled by public numbers and rounded. Which of that can be undone
 is said with the values. :func:`named_values` is the one place where a stored row becomes values with names, and
@@ -43,7 +43,7 @@ _DIRECTION = "only the direction of a row is stored, all its values divided by o
 
 @dataclass(frozen=True, repr=False)
 class StoredRow:
-    """A core row of somebody.
+    """A core row of a person.
 
     Attributes
     ----------
@@ -88,7 +88,7 @@ class StoredRow:
 
 @dataclass(frozen=True, repr=False)
 class StoredRows:
-    """All that is stored of those who were asked for.
+    """All rows that are stored of the people in a request.
 
     Attributes
     ----------
@@ -159,13 +159,13 @@ def stored_rows(
     found = [
         StoredRow(
             of_ids[i],
-            _answer(meta, labels[i]),
+            _label_value(meta, labels[i]),
             1.0 if weights is None else float(weights[i]) / ONE,
             len(set(owners_of(of_rows[i])) - people),
             named_values(meta, rows[[k]]),
             None if schema is None else _cells(meta, schema, rows[[k]]),
             _shown_values(meta, rows[[k]]),
-            _shown_answer(meta, labels[i]),
+            _label_text(meta, labels[i]),
         )
         for k, i in enumerate(index)
     ]
@@ -178,7 +178,7 @@ def _cells(meta: Mapping[str, Any], schema: Schema, row: Matrix) -> dict[str, De
     return decode_raw(schema, row) if "raw_columns" in meta else decode_cells(schema, read_grid(dict(meta)), row)
 
 
-def _answer(meta: Mapping[str, Any], label: Any) -> Any:
+def _label_value(meta: Mapping[str, Any], label: Any) -> Any:
     """A label as it is; targets as the numbers that they stand for."""
     if "target_ranges" not in meta:
         return label
@@ -190,13 +190,13 @@ def _ranges(meta: Mapping[str, Any]) -> list[tuple[float, float]]:
     return [(float.fromhex(low), float.fromhex(high)) for low, high in meta["target_ranges"]]
 
 
-def _shown_answer(meta: Mapping[str, Any], label: Any) -> str:
+def _label_text(meta: Mapping[str, Any], label: Any) -> str:
     """A label, or targets with as few digits as they are stored with, for people."""
-    answer = _answer(meta, label)
-    if answer is label:
+    value = _label_value(meta, label)
+    if value is label:
         return str(label)
     halves = [(high - low) / 4 / read_grid(dict(meta)).radius for low, high in _ranges(meta)]
-    return ", ".join(map(fewest_digits, answer, halves))
+    return ", ".join(map(fewest_digits, value, halves))
 
 
 def _rows_in(meta: Mapping[str, Any], tensors: dict[str, npt.NDArray[Any]]) -> Matrix:

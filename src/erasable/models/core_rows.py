@@ -479,7 +479,7 @@ class CoreRows:
     # -- layout --------------------------------------------------------------------------------------------------
 
     def _lay_out(self, n: int, more: Iterable[Any] = ()) -> None:
-        """Change the layout of the rows if the rule says so for n rows, ``more`` among them."""
+        """Change the layout of the rows if the rule requires it for n rows, ``more`` among them."""
         wanted = is_sparse(n, self._entries, self._grid)
         if wanted == self._sparse:
             return

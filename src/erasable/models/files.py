@@ -288,7 +288,7 @@ def read_kernel(meta: dict[str, Any], head: Buffer, function: Any) -> State:
 
 
 def write(writer: Writer, files: Files, mode: int = PRIVATE) -> None:
-    """Replace what the path holds by these files; refused if nobody could read them again."""
+    """Replace the content of the path by these files; refused if they could not be read again."""
     size = max(sum(memoryview(p).nbytes for p in pieces) for pieces in (files.head, *files.parts.values()))
     if size > LARGEST:
         raise StoreError(f"the model needs a file of {size:,} bytes; at most {LARGEST:,} are read: store fewer rows.")

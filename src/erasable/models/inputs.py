@@ -71,14 +71,14 @@ _SEVERAL = (list, tuple, set, frozenset, np.ndarray)  # in a column: the subject
 
 
 def _in_row(entry: Any, name: str) -> list[Any]:
-    """The keys in an entry for one row that name somebody; rows of an array may be filled up with empty texts."""
+    """The keys of one row that name a subject; rows of an array may be filled up with empty texts."""
     if getattr(entry, "ndim", 1) != 1:
         raise InputError(f"{name} of one row must be a plain list; got an array of {entry.ndim} dimensions.")
     return _named(entry.tolist() if isinstance(entry, np.ndarray) else entry)
 
 
 def _named(keys: Iterable[Any]) -> list[Any]:
-    """The keys that name somebody."""
+    """The keys that name a subject."""
     return [key for key in keys if not _is_nobody(key)]
 
 

@@ -109,7 +109,7 @@ class Round:
     rows : int
         Rows that were looked at.
     survivors : int
-        Rows that the core rows did not rule out, of those whose turn it was: they were decided one after the other.
+        Rows of the round that the core rows did not rule out: they were decided one after the other.
     core_rows_added : int
         Those of them that became core rows.
     bytes_moved : int

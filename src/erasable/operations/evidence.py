@@ -181,7 +181,7 @@ def evidence(
     out : str or path
         A new or empty folder for ``evidence.html`` and copies of receipts with a good signature that name nobody.
     keys : sequence of PublicKey
-        Of the signers. Without any, signatures are not checked, and the page says so.
+        Of the signers. Without any, signatures are not checked, and the page states it.
     scan, audit : str or path, optional
         JSON of ``erasable scan --json`` and of an audit: see ``docs/evidence.md``.
     request_ids : bool, default=False

@@ -39,12 +39,7 @@ class TableMoments:
     raised: int
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the moments to a .npy file; an existing file is replaced only if it is one.
-
-        Raises
-        ------
-        ConfigurationError
-        """
+        """Write the moments to a .npy file; ConfigurationError if the path is an existing file of another kind."""
         if Path(path).is_file():
             with open(path, "rb") as file:
                 if file.read(len(_NPY)) != _NPY:

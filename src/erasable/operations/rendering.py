@@ -34,12 +34,7 @@ class TextTable:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder for results, or say why it cannot be used.
-
-    Raises
-    ------
-    ConfigurationError
-    """
+    """Make a folder for results; ConfigurationError if it cannot be used."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

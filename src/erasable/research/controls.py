@@ -37,7 +37,7 @@ class RidgeStore:
         return self
 
     def _begin(self) -> None:
-        """Whatever is stored beside the rows, as it is before anything is forgotten."""
+        """Everything stored in addition to the rows, before anything is forgotten."""
 
     def forget(self, *, ids: Collection[Any]) -> None:
         """Take these rows out."""

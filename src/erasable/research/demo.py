@@ -109,7 +109,7 @@ def demo(out: str | Path | None = None, *, progress: Callable[[int, int], None] 
         story.go_on(progress or (lambda done, total: None))
         if folder is not None:
             story.leave(folder)
-    return story.told()
+    return story.summary()
 
 
 class _Story:
@@ -234,7 +234,7 @@ class _Story:
         else:
             self.picture = folder / "demo.png"
 
-    def told(self) -> Demo:
+    def summary(self) -> Demo:
         """The record of it all."""
         table, picture = (None if path is None else str(path) for path in (self.table, self.picture))
         so_far = tuple(self.steps), tuple(self.remarks), self.same, self.usual, tuple(self.curve)

@@ -18,7 +18,7 @@ Name = TypeVar("Name")
 
 
 def settle() -> None:
-    """A moment for the threads of BLAS libraries to fall asleep: awake they take a core from whoever comes next."""
+    """Wait until the threads of BLAS libraries sleep: awake they take a core from the next measurement."""
     gc.collect()
     time.sleep(0.1)
 

@@ -313,7 +313,7 @@ def doubt_about_blocks(path: str | os.PathLike[str]) -> str | None:
         return None
     return (
         f"{os.fspath(path)} is on a file system where overwritten bytes may stay on the medium for a while: {why}. "
-        "Encrypt that disk, or keep models where files are overwritten in place (ext4 or XFS as they come)."
+        "Encrypt that disk, or keep models where files are overwritten in place (ext4 or XFS with default options)."
     )
 
 

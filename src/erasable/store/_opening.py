@@ -17,7 +17,7 @@ from erasable.store._writing import PartsOf, Writer, has_leftovers, recover, ref
 
 
 @contextmanager
-def held(place: Place, timeout: float | None) -> Iterator[None]:
+def holding_lock(place: Place, timeout: float | None) -> Iterator[None]:
     """Hold the lock of a path while the block runs; wait at most ``timeout`` seconds for it.
 
     The lock belongs to an open descriptor, and each block opens its own, so two threads exclude each other as two
@@ -143,7 +143,7 @@ def _erase_leftovers(place: Place, parts_of: PartsOf | None) -> None:
     # file: it would belong to a user who may only read, and would shut out the users who write.
     if (parts_of is None and place.look(place.parts) is not None) or place.look(place.lock) is None:
         return
-    with held(place, 0.0):
+    with holding_lock(place, 0.0):
         recover(place, parts_of)
         _remove_unused_lock(place)
 
@@ -192,7 +192,7 @@ def locked(
     with explained("write", place.head, "Nothing was changed."):
         place.check_writable_kind()
     owner = os.getpid()
-    with held(place, timeout):
+    with holding_lock(place, timeout):
         with explained("clean up after an interrupted change of", place.head, "What it holds was not touched."):
             recover(place, parts_of)
         writer = Writer(place, parts_of)

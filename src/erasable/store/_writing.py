@@ -115,12 +115,7 @@ def has_leftovers(place: Place, parts_of: PartsOf | None) -> bool:
 
 
 def refuse_lost_head(place: Place) -> None:
-    """Refuse if the head is missing but its old content exists: no crash causes this, and it may be the only copy.
-
-    Raises
-    ------
-    StoreError
-    """
+    """Raise StoreError if only the old content of a head exists: no crash causes this, and it may be the only copy."""
     if place.look(place.head) is None and place.look(place.old) is not None:
         message = "it holds what was there before an interrupted change. Rename it to keep it, or delete it, and run it"
         raise refusal(f"{place.head} is missing but {place.old} is there: {message} again.", errno.ENOENT)

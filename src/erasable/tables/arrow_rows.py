@@ -92,7 +92,7 @@ class ArrowStream(TableStream):
         return len(self._columns.features) if schema is None else schema.n_features_out
 
     @property
-    def _wanted(self) -> list[str]:
+    def _columns_read(self) -> list[str]:
         return [*self._columns.roles.columns, *self._columns.features]
 
     def blocks(self, block_bytes: int | None) -> Iterator[Rows]:
@@ -196,12 +196,12 @@ class ParquetStream(ArrowStream):
         options = {} if rows is None else {"pre_buffer": False, "buffer_size": _PAGE_BUFFER}
         with read_or_refuse(lambda: open_parquet(self._path, **options), self._path, "Parquet") as file:
             if rows is None:
-                yield read_or_refuse(lambda: file.read(columns=self._wanted), self._path, "Parquet")
+                yield read_or_refuse(lambda: file.read(columns=self._columns_read), self._path, "Parquet")
                 return
             if self._groups is not None and self._groups[-1] >= file.num_row_groups:
                 raise InputError(f"{self._path.name} changed while it was read: it has fewer row groups than before.")
             # In eighths of a block: while the next one is decoded, the one before it is still in memory.
-            batches = file.iter_batches(batch_size=-(-rows // 8), row_groups=self._groups, columns=self._wanted)
+            batches = file.iter_batches(batch_size=-(-rows // 8), row_groups=self._groups, columns=self._columns_read)
             yield from regrouped(refused_each(batches, self._path, "Parquet"), rows)
 
 
@@ -252,7 +252,7 @@ def columns_of(schema: ArrowSchema, roles: Roles, path: Path, shown: list[str]) 
     others = {*roles.columns, *roles.ignore}
     features = tuple(roles.features or (column for column in names if column not in others))
     if not features:
-        raise InputError(f"{path.name}: there are no feature columns beside {', '.join(map(repr, sorted(others)))}.")
+        raise InputError(f"{path.name}: there are no feature columns besides {', '.join(map(repr, sorted(others)))}.")
     places = [names.index(column) for column in features]
     for j in places:
         if not names[j]:

@@ -61,7 +61,7 @@ class FrameStream(ArrowStream):
         """One partition after the other, computed."""
         made = pyarrow()
         tables = (
-            made.Table.from_pandas(_computed(partition, self._path)[self._wanted], preserve_index=False)
+            made.Table.from_pandas(_computed(partition, self._path)[self._columns_read], preserve_index=False)
             for partition in self._partitions
         )
         if rows is None:

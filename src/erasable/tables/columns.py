@@ -336,12 +336,7 @@ def check_keys(keys: npt.NDArray[Any], where: str, *, optional: bool, first: int
 
 
 def number_columns(values: npt.NDArray[Any], where: str) -> npt.NDArray[Any]:
-    """Several targets for each row, shape (n, n_targets): finite numbers.
-
-    Raises
-    ------
-    InputError, InputTypeError
-    """
+    """Return several targets for each row, shape (n, n_targets); refused unless all are finite numbers."""
     if values.dtype.kind not in "biuf":
         raise InputTypeError(f"{where}: several targets must be numbers; got {values.dtype}.")
     unfit = int(np.count_nonzero(~np.isfinite(values)))

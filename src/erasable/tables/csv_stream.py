@@ -1,8 +1,8 @@
 """Tables in CSV text: files, plain or compressed, and pipes. Parsed by pyarrow.
 
 The first line holds the names of columns, unless the dialect says otherwise. A first line that looks like a row is
-refused, since its cells would go into public schemas; so are numbers with marks that nobody named, since they would be
-taken for texts.
+refused, since its cells would go into public schemas; so are numbers with marks that the dialect does not name, since
+they would be taken for texts.
 
 Text has no types. Features are numbers in all rows; labels, ids and subjects are integers only when all of them are
 written like integers, so that their types are known only at the end.

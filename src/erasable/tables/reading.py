@@ -234,7 +234,7 @@ def compared(found: Collection[str], wanted: Collection[str]) -> str:
     """How names of columns differ from the wanted ones, as the end of a sentence; empty where they do not."""
     missing = [repr(name) for name in wanted if name not in found]
     extra = [repr(name) for name in found if name not in wanted]
-    parts = [f"lacks {listed(missing)}"] * bool(missing) + [f"has {listed(extra)} beside"] * bool(extra)
+    parts = [f"lacks {listed(missing)}"] * bool(missing) + [f"has {listed(extra)} in addition"] * bool(extra)
     return " and ".join(parts)
 
 

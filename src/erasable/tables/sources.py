@@ -64,7 +64,7 @@ def stream_table(
     ``.npz``             dense rows are unpacked block by block, compressed or not; ``y``, ``ids`` and ``subjects`` are
                          read whole, and so are sparse rows and those stored column by column (Fortran order)
     ``.svmlight``        read twice: the number of features is known only at the end
-    ``"-"``, file object CSV text or an Arrow IPC stream, told apart by their first bytes, read once
+    ``"-"``, file object CSV text or an Arrow IPC stream, recognised by their first bytes, read once
     ==================== ===============================================================================================
 
     Blocks put together are the table that ``load_table`` returns, whatever their size, with the same types in every

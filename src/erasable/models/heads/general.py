@@ -91,7 +91,7 @@ def general_guarantee(function_class: FunctionClass, *, staged: bool) -> Guarant
         return replace(BITWISE, assumptions=tuple(function_class.assumptions))
     reason = "the staged sampler is not stable" if staged else "the class decides by rounded numbers"
     return Guarantee(
-        "approximate: forgotten rows are gone and the predictor is fitted to the surviving core rows, but training "
+        "approximate: forgotten rows are removed and the predictor is fitted to the surviving core rows, but training "
         f"on these rows may select fewer of them, because {reason}; no bound is claimed",
         of="state",
         epsilon=math.inf,

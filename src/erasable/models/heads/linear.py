@@ -53,12 +53,7 @@ ClassWeights = str | tuple[tuple[Label, float], ...] | None
 
 
 def plain_class_weights(given: Any) -> ClassWeights:
-    """``class_weight`` as the caller gave it, checked: None, ``"balanced"``, or labels and float32 numbers, sorted.
-
-    Raises
-    ------
-    ConfigurationError
-    """
+    """Return a checked ``class_weight``: None, ``"balanced"``, or sorted labels and numbers; or ConfigurationError."""
     if given is None or (isinstance(given, str) and given == BALANCED):
         return None if given is None else BALANCED
     if not isinstance(given, Mapping) or not given:

@@ -74,7 +74,7 @@ class IndependentSelection(IndependentRule, Selection):
         if self.balance:
             reasons.append("the class shares are not those of these rows")
         if not reasons:
-            reasons.append("of these ids: whoever knows the key can choose ids that are kept")
+            reasons.append("of these ids: a sender who knows the key can choose ids that are kept")
         return {"rate": self.rate, "rate_reasons": tuple(reasons)}
 
     def select(

@@ -1,8 +1,8 @@
-"""Attacks by somebody who reads all that is stored after forgetting, against every method in the box."""
+"""Attacks by an adversary who reads all that is stored after forgetting, against every method of this package."""
 
 from erasable.audit.statistics import Estimate
 from erasable.research.attacks.suite import FULL, LETTERS, QUICK, Audit, Outcome, Sizes, audit, page
-from erasable.research.attacks.targets import TARGETS, Target, rows_asked, target_asked
+from erasable.research.attacks.targets import TARGETS, Target, rows_named, target_named
 
 __all__ = [
     "FULL",
@@ -16,6 +16,6 @@ __all__ = [
     "Target",
     "audit",
     "page",
-    "rows_asked",
-    "target_asked",
+    "rows_named",
+    "target_named",
 ]

@@ -30,7 +30,7 @@ _SLACK = 1e-7  # of the threshold: rows are those of the grid, inverses are kept
 def would_be_kept(
     model: Any, X: Float64s, names: npt.NDArray[Any], stored: npt.NDArray[np.intp], candidates: npt.NDArray[np.intp]
 ) -> npt.NDArray[np.intp] | None:
-    """Those candidates that would be stored beside these rows; of the others the state cannot tell anything.
+    """The candidates that would be stored in addition to these rows; the state reveals nothing about the others.
 
     None where rows are not decided by leverage in hashed order.
     """
@@ -150,7 +150,7 @@ class _Way:
         return to_grid(X[at], self.grid).astype(np.float64), np.argsort(hashes, kind="stable")
 
 
-_RIDGE = 0.02  # of methods that have no capacity: small beside the sums, so it hardly matters
+_RIDGE = 0.02  # of methods that have no capacity: small compared with the sums, so it hardly matters
 _PLACES = 4  # in the order of rows, that are tried for the one that left
 
 

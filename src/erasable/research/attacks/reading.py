@@ -1,4 +1,4 @@
-"""Everything that somebody who holds an estimator can read in it: numbers, names and bytes, by where they lie."""
+"""Everything that the holder of an estimator can read in it: numbers, names and bytes, by where they lie."""
 
 from __future__ import annotations
 

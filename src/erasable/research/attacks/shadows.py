@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from erasable.core.arrays import Float64s
-from erasable.research.attacks.targets import Target, answers, novelty, stored_ids
+from erasable.research.attacks.targets import Target, novelty, outputs, stored_ids
 from erasable.research.attacks.work import repeat
 
 GROUPS = ("random", "unusual", "mislabelled", "retained")  # the last are learnt and not forgotten
@@ -109,7 +109,7 @@ class _Shadow:
         model.forget(ids=leaving)
         left = np.setdiff1d(offered, leaving)
         stored = np.array(stored_ids(model, left.tolist()), np.intp)
-        return np.column_stack([answers(model, X[at]), novelty(X[stored], X[at])]), len(stored) >= len(left)
+        return np.column_stack([outputs(model, X[at]), novelty(X[stored], X[at])]), len(stored) >= len(left)
 
 
 def _law(T: Float64s, wanted: npt.NDArray[np.bool_]) -> tuple[Float64s, Float64s]:

@@ -263,10 +263,10 @@ _ONE_ROW = {
     "name": ("b", "its id anywhere in memory or in the file"),
     "snapshots": ("d", "whole states: the best cosine with what was there before and is not now"),
     "weights": ("d", "weights before and after, and the state that is left"),
-    "selection": ("e", "somebody who knows every other row compares which rows are stored"),
-    "none": ("e", "somebody who knows no other row looks whether a stored one rules it out"),
-    "half": ("e", "somebody who knows half of the other rows looks which are missing"),
-    "tenth": ("e", "somebody who knows a tenth of the other rows looks which are missing"),
+    "selection": ("e", "an adversary who knows every other row compares which rows are stored"),
+    "none": ("e", "an adversary who knows no other row looks whether a stored one rules it out"),
+    "half": ("e", "an adversary who knows half of the other rows looks which are missing"),
+    "tenth": ("e", "an adversary who knows a tenth of the other rows looks which are missing"),
 }
 
 
@@ -305,7 +305,7 @@ def _of_shadows(shadows: Shadows) -> list[Outcome]:
     found = [outcome("c", f"from the weights: {group} rows, forgotten", (group,), ("score",)) for group in forgotten]
     found.append(outcome("c", "from the weights: all forgotten rows, pooled", forgotten, ("score",)))
     found.append(outcome("c", "from weights and stored rows: all forgotten rows", forgotten, ("score", "novelty")))
-    found.append(outcome("c", "from the weights: rows that stay", ("retained",), ("score",), "nobody asked for these"))
+    found.append(outcome("c", "from the weights: rows that stay", ("retained",), ("score",), "no request named these"))
     if not shadows.stores_all:
         found.append(outcome("e", "how new the row is to the stored ones, with shadow models", forgotten, ("novelty",)))
     return found

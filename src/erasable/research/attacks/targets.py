@@ -157,12 +157,7 @@ TARGETS = _listed(
 
 
 def target_of(name: str) -> Target:
-    """The target of a name.
-
-    Raises
-    ------
-    ConfigurationError
-    """
+    """Return the target of a name; ConfigurationError if there is none."""
     if name not in TARGETS:
         raise ConfigurationError(f"method must be one of {', '.join(TARGETS)}, or a model file; got another name.")
     return TARGETS[name]
@@ -174,7 +169,7 @@ def stored_ids(estimator: Any, offered: Sequence[Any]) -> list[Any]:
     return list(offered) if core is None else list(np.asarray(core).tolist())
 
 
-def answers(estimator: Any, X: Float64s) -> Float64s:
+def outputs(estimator: Any, X: Float64s) -> Float64s:
     """One number for each row: the score, the prediction, or the mean score of the voters."""
     if hasattr(estimator, "_shards"):  # an attacker who reads the state sees each voter, not the vote alone
         voters = [shard.voter for shard in estimator._shards if shard.voter is not None]
@@ -198,11 +193,11 @@ def novelty(stored: Float64s, X: Float64s, ridge: float = 0.02) -> Float64s:
 _MOST_CLASSES = 20  # more different floats than that are numbers to predict
 
 
-def target_asked(method: str) -> Target:
+def target_named(method: str) -> Target:
     """The target of a method's name, or one that learns with the parameters of a model file.
 
     A model with a schema is audited over encoded rows: a schema is public and the same for every row, so what it makes
-    of a row is all that is learnt, and all that can be left of it. ``Target.schema`` is for ``rows_asked``.
+    of a row is all that is learnt, and all that can be left of it. ``Target.schema`` is for ``rows_named``.
 
     Raises
     ------
@@ -254,7 +249,7 @@ def target_asked(method: str) -> Target:
     )
 
 
-def rows_asked(
+def rows_named(
     data: str,
     *,
     label: str | None = None,

@@ -58,7 +58,7 @@ class CertifiedRemovalClassifier(UnitBallClassifier):
     fit_intercept, scaling
         As in ``ErasableClassifier``.
     random_state : None, int or numpy.random.Generator, default=None
-        Draws the tilt. None asks the operating system; whoever knows a number given here knows the tilt.
+        Draws the tilt. None asks the operating system; anyone who knows a number given here knows the tilt.
 
     Attributes
     ----------

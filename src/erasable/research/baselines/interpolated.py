@@ -67,7 +67,7 @@ class InterpolatedClassifier(UnitBallScores):
     fit_intercept, scaling
         As in ``ErasableClassifier``.
     random_state : None or int, default=None
-        None draws the noise from the operating system. A number is for tests: whoever knows it can take the noise off,
+        None draws the noise from the operating system. A number is for tests: anyone who knows it can remove the noise,
         and nothing is private.
 
     Attributes

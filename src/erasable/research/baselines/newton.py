@@ -74,7 +74,7 @@ class NewtonUnlearner(UnitBallClassifier):
     fit_intercept, scaling
         As in ``ErasableClassifier``.
     random_state : None, int or numpy.random.Generator, default=None
-        Draws the noise. None asks the operating system; whoever knows a number given here can take the noise off.
+        Draws the noise. None asks the operating system; anyone who knows a number given here can remove the noise.
 
     Attributes
     ----------

@@ -266,7 +266,7 @@ class UnitBallClassifier(UnitBallScores):
 
     @abstractmethod
     def _statistics(self) -> list[Float64s]:
-        """The arrays held beside rows, labels and weights."""
+        """The arrays held in addition to rows, labels and weights."""
 
     def _check_parameters(self) -> None:
         self._plan_of_parameters()

@@ -385,16 +385,16 @@ class Journal:
 
 
 def write(path: Path, text: str) -> None:
-    """Replace a file whole: what is there is the old text or the new one, never half of either."""
-    beside = path.with_name(path.name + ".part")
+    """Replace a whole file: it holds the old text or the new one, never half of either."""
+    part = path.with_name(path.name + ".part")
     try:
-        with beside.open("w", encoding="utf-8") as file:
+        with part.open("w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        beside.replace(path)
+        part.replace(path)
     except OSError as error:
-        beside.unlink(missing_ok=True)
+        part.unlink(missing_ok=True)
         raise ConfigurationError(
             f"{path} cannot be written: {error.strerror}. What was there is still there."
         ) from None

@@ -77,12 +77,7 @@ class Settings:
 
 
 def check(settings: Settings, known_methods: tuple[str, ...]) -> None:
-    """Refuse settings that cannot work whatever the data.
-
-    Raises
-    ------
-    ConfigurationError
-    """
+    """Raise ConfigurationError for settings that cannot work, whatever the data."""
     for name, allowed in (("order", ORDERS), ("intercept", (None, *INTERCEPTS)), ("shards", SHARDS)):
         if getattr(settings, name) not in allowed:
             known = ", ".join(v for v in allowed if v is not None)

@@ -1,4 +1,4 @@
-"""Sets of the paper and beside it: made by a seed, shipped with scikit-learn, or read from the Purchase files."""
+"""Data sets, of the paper and others: made by a seed, shipped with scikit-learn, or read from the Purchase files."""
 
 from erasable.research.sets.bundled import load_bundled, load_sklearn
 from erasable.research.sets.margin import make_margin

@@ -1,4 +1,4 @@
-"""The Purchase set, from the files of those who have it."""
+"""The Purchase set, from the original files, which are not distributed here."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from fastapi import APIRouter
 from fastapi.responses import JSONResponse, RedirectResponse, Response
 from starlette.concurrency import run_in_threadpool
 
-from erasable.core.names import listed_in, told_spelling
+from erasable.core.names import listed_in, spelling_in_words
 from erasable.errors import ConflictError, ErasableError
 from erasable.service.http.api import Filed, filed, receipt_file
 from erasable.service.http.opendsr import rfc3339
@@ -81,7 +81,7 @@ async def _request_page(viewer: Viewer, request_id: str, status: int = 200) -> R
         **_progress(entry, viewer.token),
         receipts=sorted(receipts or ()),
         too_late=status == 409,
-        spelling=told_spelling(entry.spelling),
+        spelling=spelling_in_words(entry.spelling),
         separated=entry.asked is not None and "separators" in entry.asked.kinds,
     )
 
@@ -166,7 +166,7 @@ def _hints(who: Identity) -> dict[str, Any]:
         "odd": [f"U+{ord(c):04X} {unicodedata.name(c, 'without a name')}" for c in [*odd][:_MOST_NAMED]],
         "more": max(0, len(odd) - _MOST_NAMED),
         "compared_as": who.spelt if who.spelt != who.value else None,
-        "spelling": told_spelling({who.role: who.steps} if who.steps else {}),
+        "spelling": spelling_in_words({who.role: who.steps} if who.steps else {}),
         "capitals_count": raw and "casefold" not in who.steps,
     }
 

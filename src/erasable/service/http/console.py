@@ -15,7 +15,7 @@ from fastapi.responses import JSONResponse, RedirectResponse, Response
 from starlette.concurrency import run_in_threadpool
 
 from erasable.audit.receipts import check_receipt
-from erasable.core.names import told_spelling
+from erasable.core.names import spelling_in_words
 from erasable.errors import ErasableError
 from erasable.service.http import cases
 from erasable.service.http.api import checked, model_state
@@ -107,7 +107,7 @@ async def check(viewer: Follower, form: OwnForm) -> Response:
         "request_id": found.request_id,
         "model": found.model,
         "asked": None if found.asked is None else str(found.asked),
-        "spelling": None if found.normalisation is None else told_spelling(found.normalisation),
+        "spelling": None if found.normalisation is None else spelling_in_words(found.normalisation),
         "requested": rfc3339(found.requested_at),
         "completed": rfc3339(found.completed_at),
         "digest": found.state_after,
