@@ -151,7 +151,9 @@ def test_the_fit_is_that_of_algorithm_1(scaling, intercept):
     X = in_ball(rng, 80, 3)
     y = (X[:, 0] + 0.2 * rng.standard_normal(80) > 0).astype(int)
     ball = LinearBall(0.7, fit_intercept=intercept, scaling=scaling)
-    clf = ErasableClassifier(ball.capacity, threshold=0.0, fit_intercept=intercept, scaling=scaling).fit(X, y)
+    clf = ErasableClassifier(
+        ball.capacity, threshold=0.0, fit_intercept=intercept, scaling=scaling, loss="squared"
+    ).fit(X, y)
     f = ball.fit(ball.encode(X), y)
     np.testing.assert_array_equal(f.w, clf._model.weights()[0])
     new = in_ball(rng, 50, 3) * 3.0
