@@ -50,6 +50,13 @@ def verifier(session: nox.Session) -> None:
 
 
 @nox.session(python=PYTHONS[0])
+def types(session: nox.Session) -> None:
+    """Check code that uses the public names with mypy and pyright, both strict."""
+    session.install(EVERYTHING, "pyright[nodejs]")
+    session.run("pytest", "-q", "tests/types", *session.posargs)
+
+
+@nox.session(python=PYTHONS[0])
 def package(session: nox.Session) -> None:
     """Build and check both distributions; write dist/ with a bill of materials and the list of licences."""
     session.install("build", "twine", "check-wheel-contents", "pyroma", "cyclonedx-bom", "pip-licenses")

@@ -131,7 +131,7 @@ class LeverageThreshold:
     fit_intercept: bool = True
     scaling: Any = "row"
     grid_bits: int = 15
-    stable: ClassVar[bool] = True  # Theorem 4.2
+    stable = True  # Theorem 4.2
 
     def __post_init__(self) -> None:
         grid = self._grid(None)
@@ -206,7 +206,7 @@ class RandomSubsample:
 
     fraction: float
     random_state: int = 0
-    stable: ClassVar[bool] = True
+    stable = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "fraction", number_between(self.fraction, "fraction", 0.0, 1.0, closed="high"))
@@ -268,7 +268,7 @@ class IndependentSample:
     random_state: int = 0
     _: KW_ONLY
     scaling: Any = "row"
-    stable: ClassVar[bool] = True
+    stable = True
     independent: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -403,7 +403,7 @@ class SupportVectors:
     array([0, 1])
     """
 
-    stable: ClassVar[bool] = False
+    stable = False
 
     def select(self, X: Matrix, y: Array, keys: Sequence[Key]) -> Positions:
         """Positions of the support vectors, ascending.

@@ -14,7 +14,7 @@ from contextlib import nullcontext
 from copy import deepcopy
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -65,6 +65,14 @@ class ErasableEstimator(BaseEstimator):
     check comes before every change. If an interrupt hits while a change is being written, the model refuses to work
     until it is fitted again.
     """
+
+    if TYPE_CHECKING:  # scikit-learn has no types for these
+
+        def get_params(self, deep: bool = True) -> dict[str, Any]:
+            """Return the parameters by name."""
+
+        def set_params(self, **params: Any) -> Self:
+            """Set parameters by name and return the estimator."""
 
     _model: Model
     _streaming = True  # whether more rows can be learnt after fit
@@ -592,6 +600,11 @@ class ErasableEstimator(BaseEstimator):
 
 class ErasableClassifierBase(ClassifierMixin, ErasableEstimator):
     """A classifier that can forget: adds classes, scores and probabilities."""
+
+    if TYPE_CHECKING:  # scikit-learn has no types for it
+
+        def score(self, X: object, y: object, sample_weight: object = None) -> float:
+            """Return the share of rows whose label is predicted."""
 
     @property
     def classes_(self) -> npt.NDArray[Any]:

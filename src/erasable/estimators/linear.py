@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -472,6 +472,11 @@ class ErasableRegressor(RegressorMixin, LinearEstimator):
     >>> refit.state_digest() == reg.state_digest() == report.digest == verify(reg).digest
     True
     """
+
+    if TYPE_CHECKING:  # scikit-learn has no types for it
+
+        def score(self, X: object, y: object, sample_weight: object = None) -> float:
+            """Return the coefficient of determination, R²."""
 
     FORMAT = "erasable-regression"
 

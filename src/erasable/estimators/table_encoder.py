@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -41,6 +41,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     >>> clf.forget(ids=["d"]).digest == again.state_digest()
     True
     """
+
+    if TYPE_CHECKING:  # scikit-learn has no types for it
+
+        def fit_transform(self, X: object, y: object = None, **fit_params: Any) -> Any:
+            """Return the encoded rows."""
 
     def __init__(self, schema: object, *, sparse_output: object = "auto") -> None:
         self.schema = schema
