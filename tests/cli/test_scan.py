@@ -137,22 +137,6 @@ def test_what_was_not_looked_into_is_said_and_with_strict_exit_code_5(command, f
     assert command(*asked, "--strict")[0] == 1
 
 
-def test_a_subject_that_is_a_fixed_class_is_found(command, folder):
-    where, _ = folder
-    X = np.random.default_rng(0).standard_normal((40, 6))
-    owners = np.array([f"customer-{i % 4:03d}" for i in range(40)], dtype=object)
-    clf = ErasableClassifier(threshold=0.01)
-    clf.partial_fit(X, owners, classes=sorted(set(owners)), subjects=owners)
-    clf.forget(subjects=["customer-003"])
-    (where / "models" / "m.erasable").write_bytes(clf._model.snapshot().to_bytes())
-    lines = [",".join(["who", *(f"f{j}" for j in range(6))]), ",".join(["customer-003", *map(str, X[3])])]
-    (where / "gone.csv").write_text("\n".join(lines) + "\n")
-    code, shown, _ = command("models", "--for", "gone.csv", "--subject", "who")
-    assert code == 1
-    assert "found 1 remain " in shown
-    assert "customer" not in shown
-
-
 def test_many_remains_are_cut_short_on_the_screen_and_whole_in_json(command, folder):
     models = folder[0] / "models"
     (models / "log").write_text(f"{SECRET}\n" * 60)

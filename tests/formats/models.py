@@ -24,7 +24,7 @@ from erasable import (
     ErasableRegressor,
 )
 from erasable.classes import FiniteClass, LinearBall
-from erasable.coresets import LeverageThreshold, RandomSubsample
+from erasable.coresets import IndependentSample, LeverageThreshold, RandomSubsample
 from erasable.estimators.files import code_of, estimator_of
 from erasable.features import HashedText, RandomFourierFeatures
 from erasable.models.files import model_of
@@ -271,6 +271,9 @@ CASES = {
         lambda: ErasableClassifier(selection="independent", rate=0.5, moments=[2.0**-5] * 30, loss="squared"),
         X=wide_rows,
     ),
+    "independent kernel": Case(
+        lambda: ErasableKernelClassifier(selection="independent", rate=0.6, scaling=4.0, moments=[0.5, 0.25, 0.2])
+    ),
     "ridge": Case(lambda: RetrainedRidge(0.5)),
     "rbf": Case(lambda: kernel("rbf")),
     "matern": Case(lambda: kernel("matern", nu=2.5, scaling=[4.0, 5.0, 6.0]), key="int"),
@@ -302,6 +305,9 @@ CASES = {
         key="int",
     ),
     "core set, ridge": Case(lambda: core_set(RidgeClassifier()), needed=True, streams=False, key="bytes"),
+    "core set, independent": Case(
+        lambda: CoreSetUnlearner(IndependentSample(0.6), RidgeClassifier()), needed=True, streams=False, key="int"
+    ),
     "core set, bayes": Case(lambda: CoreSetUnlearner(RandomSubsample(0.7), GaussianNB()), needed=True, streams=False),
     "core set, ours": Case(
         lambda: core_set(ErasableClassifier(threshold=0.1, loss="squared")), needed=True, streams=False

@@ -111,6 +111,9 @@ MODELS = {
     "kernel": (ErasableKernelClassifier(threshold=0.5), X),
     "sparse kernel": (ErasableKernelClassifier("matern", threshold=0.5), sparse.csr_array(X)),
     "kernel function": (ErasableKernelClassifier(laplacian, threshold=0.5), X),
+    "independent": (ErasableClassifier(selection="independent", rate=0.3, moments=[1.0] * X.shape[1]), X),
+    "sparse independent": (ErasableClassifier(selection="independent", rate=0.3), sparse.csr_array(X)),
+    "independent kernel": (ErasableKernelClassifier(selection="independent", rate=0.3), X),
     "general": (ErasableGeneralClassifier(LinearBall(), threshold=0.1), X),
 }
 CUTS = {"one": [], "two": [250], "many": list(range(7, N, 31))}
