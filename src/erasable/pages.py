@@ -6,7 +6,7 @@ style; the filters below make every page write numbers and times in the same way
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import date, datetime
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -52,6 +52,7 @@ def templates() -> Environment:
         "duration": duration,
         "time": time,
         "when": when,
+        "day": day,
     }
     return found
 
@@ -93,3 +94,8 @@ def when(value: datetime | str) -> str:
     """Return a time, or its ISO text, for sentences: ``31 Jan 2026, 12:00:05 UTC``."""
     then = datetime.fromisoformat(value) if isinstance(value, str) else value
     return f"{then.day} {then:%b %Y, %H:%M:%S} UTC"
+
+
+def day(value: date) -> str:
+    """Return a day: ``31 Jan 2026``."""
+    return f"{value.day} {value:%b %Y}"

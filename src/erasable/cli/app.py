@@ -93,6 +93,7 @@ COMMANDS = {
     "mlflow": Entry("erasable.cli.mlflow", "Proof", "List registered copies of a model that hold forgotten rows."),
     "serve": Entry("erasable.cli.serve", "Service", "Serve models: predictions out, erasure requests in."),
     "token": Entry("erasable.cli.token", "Service", "Make, list and revoke tokens of the service."),
+    "request": Entry("erasable.cli.request", "Service", "File a list of identities with a service."),
     "purge": Entry("erasable.cli.purge", "Service", "Erase settled requests from the ledger of a service."),
     "plan": Entry("erasable.cli.plan", "Research", "Choose parameters; foresee accuracy, storage and lifetime."),
     "reproduce": Entry("erasable.cli.reproduce", "Research", "Run the paper's experiments, on its data or on yours."),

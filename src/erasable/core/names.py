@@ -364,7 +364,16 @@ def _kind(character: str) -> str:
     return _CHARACTERS[2] if character.isdigit() else _CHARACTERS[0] if character.islower() else _CHARACTERS[1]
 
 
-def listed_in(text: str) -> int:
-    """How many names a text would hold if it were a list, parted by commas, semicolons, bars or white space."""
-    parts = "".join("," if _kind(c) == _CHARACTERS[3] else c for c in text).split(",")
-    return sum(map(bool, parts))
+def listed_in(text: str) -> list[str]:
+    """The names that a text would hold if it were a list.
+
+    They are parted by commas, semicolons or bars; by white space in a text without any of these.
+
+    Examples
+    --------
+    >>> from erasable.core.names import listed_in
+    >>> listed_in("Ann Lee; Bo Orr"), listed_in("c-1 c-2"), listed_in("c-1")
+    (['Ann Lee', 'Bo Orr'], ['c-1', 'c-2'], ['c-1'])
+    """
+    marked = "".join("," if c in _SEPARATORS else c for c in text)
+    return [part.strip() for part in marked.split(",") if part.strip()] if "," in marked else text.split()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
-from collections.abc import Callable, Sequence
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,6 +27,7 @@ from erasable.errors import (
 from erasable.models.files import read_model
 from erasable.models.reports import TrainedLearner, VerifyReport
 from erasable.models.selections import Independent
+from erasable.operations.forget import receipt_name
 from erasable.operations.inspect import inspect
 from erasable.operations.verify import code_in
 from erasable.pages import render
@@ -33,6 +36,7 @@ from erasable.version import VERSION
 
 PAGE = "evidence.html"
 COPIES = "receipts"
+_KEY = "receipts.pub.pem"
 _RANDOM = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")  # a UUID of version 4
 _KEYID = re.compile(r"[0-9a-f]{64}|")
 _COUNTS = ("rows", "files", "bytes", "found")
@@ -407,3 +411,42 @@ def _audit_result(entry: dict[str, Any]) -> dict[str, Any]:
             raise InputError(f"`{name}` in the audit must be a number from -1 to 1, or three (value, low, high).")
     letter = {"letter": entry["letter"]} if entry.get("letter") in [*"abcdef"] else {}
     return {**letter, "name": entry["name"], "verdict": entry["verdict"], **figures}
+
+
+# -- an archive for one request ------------------------------------------------------------------------------------
+
+
+def evidence_archive(
+    request_id: str, facts: Mapping[str, str], receipts: Mapping[str, str], pages: Mapping[str, str], key: PublicKey
+) -> bytes:
+    """Return a zip archive with which others can check an erasure without its signer.
+
+    Parameters
+    ----------
+    request_id : str
+    facts : mapping of str to str
+        What the page in plain words states of the request, by name. It must name nobody.
+    receipts, pages : mapping of str to str
+        Texts of receipts and evidence pages, by the name of the model.
+    key : PublicKey
+        Of the signer.
+    """
+    names: dict[str, str] = {}  # of files, by model: two models may differ in characters that file names do not have
+    for model in sorted(receipts):
+        name = receipt_name(model, request_id).removeprefix("receipt-").removesuffix(".json")
+        names[model] = name if name not in names.values() else f"{name}-{len(names)}"
+    signed = {f"receipt-{names[model]}.json": model for model in names}
+    made = {f"evidence-{names[model]}.html": model for model in pages}
+    values = {"request_id": request_id, "facts": facts, "keyid": key.keyid, "key": _KEY}
+    content: dict[str, str | bytes] = {
+        "READ-ME-FIRST.html": render("pack.html", receipts=signed, pages=made, **values),
+        _KEY: key.pem(),
+        **{file: receipts[model] for file, model in signed.items()},
+        **{file: pages[model] for file, model in made.items()},
+    }
+    out, now = io.BytesIO(), datetime.now(UTC)
+    with zipfile.ZipFile(out, "w") as archive:
+        for file, text in content.items():
+            info = zipfile.ZipInfo(file, (now.year, now.month, now.day, now.hour, now.minute, now.second))
+            archive.writestr(info, text, zipfile.ZIP_DEFLATED)
+    return out.getvalue()

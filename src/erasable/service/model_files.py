@@ -24,7 +24,7 @@ from erasable.operations.inspect import inspect
 from erasable.operations.model_file import ModelFile
 from erasable.operations.requests import Request
 from erasable.service.processes import Packed
-from erasable.service.requests import Identity, keys_in
+from erasable.service.requests import Identity, keys_in, keys_of_each
 from erasable.service.suppression import SuppressionList
 
 PATIENCE = 10.0  # seconds that a change waits for another program with the model
@@ -167,6 +167,12 @@ def stored_in(path: str, identities: Sequence[Identity]) -> StoredRows:
     """The rows that the model in a file stores of these identities."""
     model, _ = read_model(path)
     return rows_of(model.snapshot(), *keys_in(model, identities))
+
+
+def counts_in(path: str, identities: Sequence[Identity]) -> list[int]:
+    """How many rows the model in a file stores of each of these identities."""
+    model, _ = read_model(path)
+    return [len(model.named(*keys).found) for keys in keys_of_each(model, identities)]
 
 
 def digest_in(path: str) -> str:

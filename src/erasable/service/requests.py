@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from enum import StrEnum
@@ -119,7 +119,17 @@ def forms_of(key: Key, steps: Steps) -> set[tuple[str, str]]:
 
 
 def keys_in(model: Model, identities: Iterable[Identity]) -> tuple[list[Key], list[Key]]:
-    """The ids and the subjects that a model stores and that some of these identities name.
+    """The ids and the subjects that a model stores and that some of these identities name; see ``keys_of_each``."""
+    ids: list[Key] = []
+    subjects: list[Key] = []
+    for of_ids, of_subjects in keys_of_each(model, identities):
+        ids += of_ids
+        subjects += of_subjects
+    return ids, subjects
+
+
+def keys_of_each(model: Model, identities: Iterable[Identity]) -> Iterator[tuple[list[Key], list[Key]]]:
+    """The ids and the subjects that a model stores and that each of these identities names.
 
     *Cost*: one pass over all stored ids, or subjects, for each format of hashes among them, and for each normalisation
     that the model does not declare itself.
@@ -127,13 +137,14 @@ def keys_in(model: Model, identities: Iterable[Identity]) -> tuple[list[Key], li
     core = model.core
     stored: dict[str, Collection[Key]] = {"id": core.place, "subject": core.of_subject}
     kinds = {"id": core.id_type, "subject": core.subject_type}
-    found: dict[str, list[Key]] = {"id": [], "subject": []}
     tables: dict[tuple[str, str, Steps], dict[str, list[Key]]] = {}
     for who in identities:
+        found: dict[str, list[Key]] = {"id": [], "subject": []}
         declared = model.spelling.get(who.role, ())
         if who.format == "raw" and (who.steps in ((), declared) or kinds[who.role] in (int, bytes)):
             key = _raw(normalise(who.value, who.steps or declared), kinds[who.role])
             found[who.role] += [key] if key is not None and key in stored[who.role] else []
+            yield found["id"], found["subject"]
             continue
         for steps in {who.steps, declared, ()} if who.format != "raw" else {who.steps}:
             if (at := (who.role, who.format, steps)) not in tables:
@@ -141,7 +152,7 @@ def keys_in(model: Model, identities: Iterable[Identity]) -> tuple[list[Key], li
                 for key in stored[who.role]:
                     tables[at].setdefault(in_format(key, who.format, steps), []).append(key)
             found[who.role] += tables[at].get(who.spelt, [])
-    return found["id"], found["subject"]
+        yield found["id"], found["subject"]
 
 
 @dataclass(frozen=True, repr=False)

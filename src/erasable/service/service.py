@@ -42,6 +42,7 @@ from erasable.service.model_files import (
     Snapshot,
     Snapshots,
     call_here,
+    counts_in,
     digest_in,
     load_all,
     opened,
@@ -392,6 +393,12 @@ class ErasureService:
         """The stored rows of these identities now, by model. For auditors alone."""
         return {
             name: self._read(partial(self._reader, stored_in, file.path, who)) for name, file in self._files.items()
+        }
+
+    def count_stored(self, who: Sequence[Identity]) -> dict[str, list[int]]:
+        """How many rows each model stores of each of these identities now. For auditors alone."""
+        return {
+            name: self._read(partial(self._reader, counts_in, file.path, who)) for name, file in self._files.items()
         }
 
     def purge(self, before: datetime, by: str) -> int:

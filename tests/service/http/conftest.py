@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import os
+import shutil
 import threading
 from types import SimpleNamespace
 
@@ -34,6 +36,7 @@ X = RNG.standard_normal((300, 4))
 Y = np.where(X[:, 0] + X[:, 1] > 0, "yes", "no")
 IDS = [f"row-{i:03d}" for i in range(300)]
 PEOPLE = [f"person-{i % 60:02d}@example.org" for i in range(300)]
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 TYPES = {"email": "subject", "row": "id"}
 
 
@@ -132,3 +135,68 @@ def serving(app, sockets=None, **options):
     finally:
         server.should_exit = True
         thread.join(PATIENCE)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    if CHROMIUM is None:
+        pytest.skip("no chromium is installed here")
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    with playwright.sync_playwright() as play:
+        found = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield found
+        found.close()
+
+
+@pytest.fixture
+def open_page(browser, site):
+    """A page of somebody who has signed in; complaints of the browser fail the test."""
+    contexts = []
+
+    def opened(who="all", *, script=True, **options):
+        context = browser.new_context(base_url=site.base, java_script_enabled=script, **options)
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(1000 * PATIENCE)
+        page.complaints = []
+        page.on("console", lambda m: page.complaints.append(m.text) if m.type == "error" else None)
+        page.on("pageerror", lambda e: page.complaints.append(str(e)))
+        page.goto("/")
+        page.get_by_label("Token").fill(site.tokens[who])
+        page.get_by_role("button", name="Sign in").click()
+        page.get_by_role("heading", name="Overview").wait_for()
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+
+
+def shot(page, name):
+    """A picture to look at, where a folder was named for them."""
+    if folder := os.environ.get("ERASABLE_SCREENSHOTS"):
+        page.screenshot(path=f"{folder}/{name}.png", full_page=True)
+
+
+def shown(page, what, script):
+    """Once it is on the page, which without a script has to be asked for again."""
+    if script:
+        what.first.wait_for()
+    else:
+        until(lambda: what.count() or (page.reload() and False), 0.2)
+
+
+@pytest.fixture
+def visitor(site):
+    """A client that shows no page and follows no redirection; ``enter`` signs it in."""
+    with httpx.Client(base_url=site.base, follow_redirects=False, timeout=PATIENCE) as http:
+
+        def enter(text):
+            answer = http.post("/login", data={"token": text})
+            assert answer.status_code == 303
+            # The cookie is for HTTPS alone, which this client takes seriously.
+            http.headers["Cookie"] = answer.headers["set-cookie"].partition(";")[0]
+            return answer
+
+        http.enter = enter
+        yield http

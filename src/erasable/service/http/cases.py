@@ -1,83 +1,249 @@
-"""The pages about requests: the list, filing with a page to confirm, one request with its steps and receipts."""
+"""The pages about requests: the list of cases, filing with a page to confirm, one request with its receipts."""
 
 from __future__ import annotations
 
-import unicodedata
+import csv
+import io
 import uuid
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from datetime import UTC, date, datetime
+from functools import partial
+from typing import Any, NamedTuple
+from urllib.parse import urlencode
 
 from fastapi import APIRouter
-from fastapi.responses import JSONResponse, RedirectResponse, Response
+from fastapi.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
-from erasable.core.names import listed_in, spelling_in_words
+from erasable.core.names import spelling_in_words
 from erasable.errors import ConflictError, ErasableError
-from erasable.service.http.api import Filed, filed, receipt_file
+from erasable.operations.evidence import evidence_archive
+from erasable.pages import when
+from erasable.service.http.api import filed, receipt_file
 from erasable.service.http.opendsr import rfc3339
-from erasable.service.http.packs import download, pack_of
+from erasable.service.http.packs import download, evidence_of
 from erasable.service.http.problems import Refused, refusal_of
 from erasable.service.http.viewer import Auditor, Filer, Follower, OwnForm, Viewer, controller_query
-from erasable.service.requests import Entry, Identity, State
+from erasable.service.index import Query
+from erasable.service.requests import Case, Entry, Filing, Identity, State
+from erasable.service.service import ErasureService
 from erasable.service.tokens import Token
+from erasable.tables.name_lists import (
+    NameList,
+    characters_beyond_ascii,
+    read_list,
+    split_lines,
+    text_of_csv,
+    trim_lines,
+)
 
-_MOST_NAMED = 8  # characters beyond ASCII that the page to confirm names
+_PAGE, _EXPORTED = 50, 1000  # requests on a page, and read at a time for an export
+_STATES = ("open", "overdue", "due_soon", "pending", "in_progress", "completed", "cancelled")
+_SORTS = ("urgent", "received", "due", "reference", "settled")
+_RISING = ("due", "reference")  # the others are sorted with the newest first
+_COLUMNS = "request,reference,from,kind,state,received,due,overdue,filed,settled,identities,receipts"
 
 router = APIRouter(include_in_schema=False)
 
 
-def _requests_page(viewer: Viewer, refused: Refused | None = None, typed: Mapping[str, str] | None = None) -> Response:
-    entries = viewer.entries
-    return viewer.page(
-        "requests.html",
-        200 if refused is None else refused.status,
-        None if refused is None else refused.headers,
-        entries=newest_first(entries[-200:], viewer.token),
-        total=len(entries),
-        types=sorted(viewer.site.configuration.service.identity_types),
-        problem=None if refused is None else refused.detail,
-        typed=typed or {},
-    )
+# -- the list --------------------------------------------------------------------------------------------------------
+
+
+def _query(viewer: Viewer) -> tuple[dict[str, str], Query]:
+    """The fields of the search form, and what they ask the ledger for."""
+    values = {name: viewer.request.query_params.get(name, "").strip() for name in ("q", "state", "sort")}
+    values["sort"] = values["sort"] or "urgent"
+    query = Query(viewer.scope, values["q"], values["state"], values["sort"], values["sort"] not in _RISING, _PAGE)
+    return values, replace(query, skip=_PAGE * viewer.page_number)
 
 
 @router.get("/requests")
-async def requests(viewer: Follower) -> Response:
-    """All requests, and the form to file one."""
-    return _requests_page(viewer)
+def requests(viewer: Follower) -> Response:
+    """The requests that match, the most urgent first."""
+    values, query = _query(viewer)
+    found, filed = viewer.site.service.ledger.search(query), viewer.request.query_params.get("filed", "")
+    lists: dict[str, Any] = {"entries": rows_of(found.entries, viewer.token), "states": _STATES, "sorts": _SORTS}
+    lists |= {"total": found.total, "page": viewer.page_number, "size": _PAGE, "values": values}
+    return viewer.page("requests.html", filed=filed if filed.isdecimal() else "", **lists)
+
+
+@router.get("/requests.csv")
+def export(viewer: Follower) -> Response:
+    """Download the requests that match as CSV."""
+    query, service = replace(_query(viewer)[1], limit=_EXPORTED, skip=0), viewer.site.service
+    service.ledger.search(replace(query, limit=1))  # raises before anything is sent
+    service.note("export", viewer.token.name)
+    return csv_file(
+        partial(_exported, service, query, viewer.token), _COLUMNS, f"requests-{datetime.now(UTC):%Y-%m-%d}"
+    )
+
+
+def _exported(service: ErasureService, query: Query, token: Token) -> Iterator[list[Any]]:
+    today = datetime.now(UTC).date()
+    while found := service.ledger.search(query).entries:
+        for e in found:
+            asked = "" if e.asked is None else e.asked.identities
+            signed = len(e.receipts) if token.audits else ""
+            when = e.arrived or e.received.date(), e.due or "", "yes" if e.is_overdue(today) else "no"
+            times = rfc3339(e.received), "" if e.settled is None else rfc3339(e.settled)
+            yield [e.request_id, e.reference, e.controller, e.kind, e.state.value, *when, *times, asked, signed]
+        query = replace(query, skip=query.skip + _EXPORTED)
+
+
+def csv_file(rows: Callable[[], Iterator[list[Any]]], columns: str, name: str) -> Response:
+    """A table to download, made while it is sent."""
+
+    def lines() -> Iterator[str]:
+        yield columns + "\r\n"
+        for row in rows():
+            line = io.StringIO()
+            csv.writer(line).writerow(row)
+            yield line.getvalue()
+
+    headers = {"Content-Disposition": f'attachment; filename="{name}.csv"'}
+    return StreamingResponse(lines(), headers=headers, media_type="text/csv")
+
+
+def rows_of(entries: list[Entry], token: Token) -> list[dict[str, Any]]:
+    """Entries as lists show them, to this token."""
+    today = datetime.now(UTC).date()
+    return [
+        {
+            **filed(entry, audits=token.audits).model_dump(),
+            "reference": entry.reference,
+            "arrived": entry.arrived or entry.received.date(),
+            "due": entry.due,
+            "urgency": "overdue" if entry.is_overdue(today) else "due soon" if entry.is_due_soon(today) else "",
+            "whose": controller_query(entry, token),
+        }
+        for entry in entries
+    ]
+
+
+# -- filing ----------------------------------------------------------------------------------------------------------
+
+
+class _Draft(NamedTuple):
+    """A request, or a list of them, that is not filed yet. Only the page has it; nothing is kept."""
+
+    kind: Any
+    text: str
+    found: NameList[Identity]
+    case: Case
+
+
+def _draft(service: ErasureService, form: Mapping[str, str]) -> _Draft:
+    """Read the form; ``Refused`` or ``InputError`` if it cannot be used."""
+    if (kind := form.get("kind", "erasure")) not in ("erasure", "access"):
+        raise Refused(400, "a request is an erasure or an access.")
+    upload = form.get("file", "")
+    if form.get("file.name", "").lower().endswith(".csv"):
+        upload = text_of_csv(upload)
+    text = "\n".join(part for part in (form.get("value", ""), upload) if part)
+    text = {"split": split_lines, "trim": trim_lines}.get(form.get("step", ""), str)(text)
+    found = read_list(text, partial(service.identity, form.get("type", ""), form.get("format", "raw")))
+    today = datetime.now(UTC).date()
+    arrived = _day(form, "arrived") or today
+    if arrived > today:
+        raise Refused(400, "the date received is in the future: correct it.")
+    due = _day(form, "due") or service.settings.due_on(arrived)
+    return _Draft(kind, text, found, Case(form.get("reference", "").strip(), arrived, due))
+
+
+def _day(form: Mapping[str, str], name: str) -> date | None:
+    try:
+        return date.fromisoformat(text) if (text := form.get(name, "")) else None
+    except ValueError:
+        raise Refused(400, "a date must be written like 2026-01-31.") from None
+
+
+def _new_page(viewer: Viewer, refused: Refused | None = None, typed: Mapping[str, str] | None = None) -> Response:
+    return viewer.page(
+        "new.html",
+        200 if refused is None else refused.status,
+        None if refused is None else refused.headers,
+        types=sorted(viewer.site.configuration.service.identity_types),
+        problem=None if refused is None else refused.detail,
+        typed=typed or {},
+        today=datetime.now(UTC).date(),
+    )
+
+
+@router.get("/requests/new")
+def new(viewer: Filer) -> Response:
+    """The form to file requests."""
+    return _new_page(viewer)
 
 
 @router.post("/requests")
-async def file(viewer: Filer, form: OwnForm) -> Response:
-    """File a request, once its identity is confirmed."""
-    service, request_id = viewer.site.service, str(uuid.uuid4())
+def file(viewer: Filer, form: OwnForm) -> Response:
+    """File a request for each identity, once they are confirmed."""
     try:
-        kind: Any = form.get("kind", "erasure")
-        if kind not in ("erasure", "access"):
-            raise Refused(400, "a request is an erasure or an access.")
-        if not (value := form.get("value", "")):
-            raise Refused(400, "the identity is empty: type it.")
-        identity = service.identity(form.get("type", ""), form.get("format", "raw"), value)
-        if (step := form.get("step")) != "file":
-            stored = None
-            if step == "look up" and viewer.token.audits:
-                found = await run_in_threadpool(service.look_up, [identity])
-                stored = {name: len(rows.rows) for name, rows in found.items()}
-            values = {"kind": kind, "type": form["type"], "format": identity.format, "stored": stored}
-            return viewer.page("confirm.html", **values, **_hints(identity))
-        given = request_id, kind, [identity], request_id.encode(), (), viewer.token.name
-        await run_in_threadpool(service.accept, *given)
+        draft = _draft(viewer.site.service, form)
+        undecided = draft.found.unusable or (draft.found.separated and form.get("belongs") != "yes")
+        if form.get("step") != "file" or undecided:
+            return _confirm_page(viewer, form, draft)
+        entries = viewer.site.service.accept_each(
+            [
+                Filing(name := str(uuid.uuid4()), draft.kind, (who,), name.encode(), (), viewer.token.name, draft.case)
+                for who in draft.found.names
+            ]
+        )
     except (ErasableError, Refused) as error:
-        return _requests_page(viewer, refusal_of(error), form)
-    return RedirectResponse(f"/requests/{request_id}", 303)
+        return _new_page(viewer, refusal_of(error), form)
+    if len(entries) == 1:
+        return RedirectResponse(f"/requests/{entries[0].request_id}", 303)
+    found = {"filed": len(entries)} | ({"q": draft.case.reference} if draft.case.reference else {"sort": "received"})
+    return RedirectResponse(f"/requests?{urlencode(found)}", 303)
 
 
-async def _request_page(viewer: Viewer, request_id: str, status: int = 200) -> Response:
+def _confirm_page(viewer: Viewer, form: Mapping[str, str], draft: _Draft) -> Response:
+    service, names, stored = viewer.site.service, draft.found.names, None
+    if form.get("step") == "look up" and viewer.token.audits:
+        service.note("look-up", viewer.token.name)
+        counts = service.count_stored(names)
+        stored = {
+            "models": {name: (sum(map(bool, each)), sum(each)) for name, each in counts.items()},
+            "nowhere": [who.value for i, who in enumerate(names) if not any(each[i] for each in counts.values())],
+        }
+    return viewer.page(
+        "confirm.html",
+        400 if form.get("step") == "file" else 200,
+        draft=draft,
+        list=draft.found,
+        stored=stored,
+        type=form["type"],
+        format=form.get("format", "raw"),
+        one=_hints(names[0]) if draft.found.lines == 1 and names else None,
+    )
+
+
+def _hints(who: Identity) -> dict[str, Any]:
+    """An identity as it was typed, and possible mistakes in it."""
+    raw = who.format == "raw"
+    return {
+        "value": who.value,
+        "raw": raw,
+        "odd": characters_beyond_ascii(who.value) if raw else [],
+        "compared_as": who.spelt if who.spelt != who.value else None,
+        "spelling": spelling_in_words({who.role: who.steps} if who.steps else {}),
+        "capitals_count": raw and "casefold" not in who.steps,
+    }
+
+
+# -- one request -----------------------------------------------------------------------------------------------------
+
+
+def _request_page(viewer: Viewer, request_id: str, status: int = 200) -> Response:
     entry, audits = viewer.entry(request_id), viewer.token.audits
-    receipts = await run_in_threadpool(viewer.site.service.ledger.receipts, entry) if audits else None
+    receipts = viewer.site.service.ledger.receipts(entry) if audits else None
     return viewer.page(
         "request.html",
         status,
         entry=filed(entry, audits=audits),
+        case=rows_of([entry], viewer.token)[0],
+        cancel_until=entry.cancel_until,
         **_progress(entry, viewer.token),
         receipts=sorted(receipts or ()),
         too_late=status == 409,
@@ -87,50 +253,58 @@ async def _request_page(viewer: Viewer, request_id: str, status: int = 200) -> R
 
 
 @router.get("/requests/{request_id}")
-async def request(viewer: Follower, request_id: str) -> Response:
+def request(viewer: Follower, request_id: str) -> Response:
     """One request."""
-    return await _request_page(viewer, request_id)
+    return _request_page(viewer, request_id)
 
 
 @router.post("/requests/{request_id}/cancel")
-async def cancel(viewer: Filer, form: OwnForm, request_id: str) -> Response:
+def cancel(viewer: Filer, form: OwnForm, request_id: str) -> Response:
     """Cancel a request, unless it is too late."""
     given = request_id, viewer.controller, viewer.token.audits
     try:
-        entry = await run_in_threadpool(viewer.site.service.ledger.cancel, *given)
+        entry = viewer.site.service.ledger.cancel(*given, by=viewer.token.name)
     except ConflictError:
-        return await _request_page(viewer, request_id, 409)
+        return _request_page(viewer, request_id, 409)
     return RedirectResponse(f"/requests/{entry.request_id}{controller_query(entry, viewer.token)}", 303)
 
 
 @router.get("/requests/{request_id}/state.json")
-async def progress(viewer: Follower, request_id: str) -> Response:
+def progress(viewer: Follower, request_id: str) -> Response:
     """The progress of a request, for the script of its page."""
     return JSONResponse(_progress(viewer.entry(request_id), viewer.token))
 
 
 @router.get("/requests/{request_id}/receipts/{model}")
-async def receipt(viewer: Auditor, request_id: str, model: str) -> Response:
+def receipt(viewer: Auditor, request_id: str, model: str) -> Response:
     """Download a receipt."""
-    found = await run_in_threadpool(viewer.site.service.receipts, request_id, viewer.controller)
-    return receipt_file(found, model, request_id)
+    service = viewer.site.service
+    found = receipt_file(service.receipts(request_id, viewer.controller), model, request_id)
+    service.note("download", viewer.token.name, request_id, model)
+    return found
 
 
 @router.get("/requests/{request_id}/evidence.zip")
 async def pack(viewer: Auditor, request_id: str) -> Response:
     """Download the receipts of a request, the key and pages that explain them, as one archive."""
-    service, entry = viewer.site.service, viewer.entry(request_id)
+    service = viewer.site.service
+    entry = await run_in_threadpool(viewer.entry, request_id)
     found = await run_in_threadpool(service.ledger.receipts, entry)
     if not found:
         raise Refused(404, "this request has no receipts, or not yet.")
-    content = await pack_of(service, entry, found)
+    pages = {m: await evidence_of(service, m, [text]) for m, text in found.items() if m in service.models}
+    facts = {"Received": when(entry.received), "Completed": when(entry.settled or entry.received)}
+    facts |= {"What was asked for": str(entry.asked).replace("raw", "plain text")} if entry.asked else {}
+    content = await run_in_threadpool(evidence_archive, entry.request_id, facts, found, pages, service.receipt_key)
+    await run_in_threadpool(service.note, "download", viewer.token.name, entry.request_id)
     return download(content, f"erasure-{entry.request_id}.zip", "application/zip")
 
 
 @router.get("/requests/{request_id}/stored")
-async def stored(viewer: Auditor, request_id: str) -> Response:
+def stored(viewer: Auditor, request_id: str) -> Response:
     """The stored rows of a person who asked."""
-    found = await run_in_threadpool(viewer.site.service.stored_of, request_id, viewer.controller)
+    found = viewer.site.service.stored_of(request_id, viewer.controller)
+    viewer.site.service.note("look-up", viewer.token.name, request_id)
     query = f"?{viewer.request.url.query}" if viewer.request.url.query else ""
     return viewer.page("stored.html", request_id=request_id, query=query, stored=found)
 
@@ -152,25 +326,3 @@ def _progress(entry: Entry, token: Token) -> dict[str, Any]:
         "steps": [{"what": what, "when": when, "done": when is not None} for what, when in steps],
         "going": going,
     }
-
-
-def _hints(who: Identity) -> dict[str, Any]:
-    """An identity as it was typed, and possible mistakes in it. Only the page has it; nothing is kept."""
-    raw = who.format == "raw"
-    odd = dict.fromkeys(c for c in who.value if not c.isascii()) if raw else {}
-    return {
-        "value": who.value,
-        "raw": raw,
-        "characters": len(who.value),
-        "parts": listed_in(who.value) if raw else 1,
-        "odd": [f"U+{ord(c):04X} {unicodedata.name(c, 'without a name')}" for c in [*odd][:_MOST_NAMED]],
-        "more": max(0, len(odd) - _MOST_NAMED),
-        "compared_as": who.spelt if who.spelt != who.value else None,
-        "spelling": spelling_in_words({who.role: who.steps} if who.steps else {}),
-        "capitals_count": raw and "casefold" not in who.steps,
-    }
-
-
-def newest_first(entries: list[Entry], token: Token) -> list[Filed]:
-    """Entries as a token may see them."""
-    return [filed(entry, audits=token.audits) for entry in reversed(entries)]

@@ -5,10 +5,10 @@ Tokens that may erase file requests and follow them. Tokens that may audit see t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, FastAPI, Request
 from fastapi.responses import JSONResponse, RedirectResponse, Response
@@ -19,45 +19,44 @@ from erasable.core.names import spelling_in_words
 from erasable.errors import ErasableError
 from erasable.service.http import cases
 from erasable.service.http.api import checked, model_state
-from erasable.service.http.cases import newest_first
+from erasable.service.http.cases import csv_file, rows_of
 from erasable.service.http.opendsr import rfc3339
 from erasable.service.http.packs import download, evidence_of
 from erasable.service.http.problems import Refused
 from erasable.service.http.site import TheSite, site_of
 from erasable.service.http.viewer import COOKIE, AnyViewer, Auditor, Follower, OwnForm, SignIn, Viewer, login_form, page
-from erasable.service.requests import State
+from erasable.service.index import DEEDS, Query
 from erasable.service.service import ErasureService
 
 _STATIC = {"console.css": "text/css", "console.js": "text/javascript", "icon.svg": "image/svg+xml"}
+_PAGES = ("", "login", "logout", "api", "evidence", "receipts", "requests", "static", "trail", "verify")
+_EVENTS, _EXPORTED = 100, 1000  # events on a page, and read at a time for an export
 _MOST_RECEIPTS = 1000  # on the evidence page of a model
 
 router = APIRouter(include_in_schema=False)
 
 
 @router.get("/")
-async def overview(viewer: AnyViewer) -> Response:
+def overview(viewer: AnyViewer) -> Response:
     """The overview, or the scopes of a token that has no pages."""
     token, site = viewer.token, viewer.site
     if not ("erase" in token.scopes or token.audits):
         return viewer.page("scopes.html")
-    entries = viewer.entries
-    waiting = [entry for entry in entries if entry.settled is None]
-    names = site.files if token.audits else ()
+    ledger, names = site.service.ledger, site.files if token.audits else ()
+    counts = ledger.counts(viewer.scope)
     return viewer.page(
         "overview.html",
-        total=len(entries),
-        completed=sum(entry.state is State.COMPLETED for entry in entries),
-        waiting=len(waiting),
-        overdue=sum(entry.expected < datetime.now(UTC) for entry in waiting),
-        models=[await run_in_threadpool(model_state, site, name) for name in names],
-        recent=newest_first(entries[-5:], token),
+        figures={name: getattr(counts, name) for name in ("open", "overdue", "due_soon", "completed")},
+        models=[model_state(site, name) for name in names],
+        recent=rows_of(ledger.search(Query(viewer.scope, sort="received", limit=5)).entries, token),
     )
 
 
 @router.post("/verify/{model}")
-async def verify(viewer: Auditor, form: OwnForm, model: str) -> Response:
+def verify(viewer: Auditor, form: OwnForm, model: str) -> Response:
     """Verify a model in the background."""
-    await run_in_threadpool(viewer.site.service.verify, model)
+    viewer.site.service.verify(model)
+    viewer.site.service.note("verification", viewer.token.name, model=model)
     return RedirectResponse("/", 303)
 
 
@@ -73,12 +72,13 @@ async def evidence(viewer: Auditor, model: str) -> Response:
     """Download the evidence page of a model, with its newest receipts."""
     service = viewer.site.service
     page = await evidence_of(service, model, await run_in_threadpool(_newest_receipts, service, model))
+    await run_in_threadpool(service.note, "download", viewer.token.name, model=model)
     return download(page, f"evidence-{model}-{datetime.now(UTC):%Y-%m-%d}.html", "text/html")
 
 
 def _newest_receipts(service: ErasureService, model: str) -> list[str]:
-    entries = [e for e in service.ledger.entries() if model in e.receipts][-_MOST_RECEIPTS:]
-    return [text for e in entries if (text := service.ledger.receipt(e, model)) is not None]
+    found = service.ledger.search(Query(state="completed", sort="settled", limit=_MOST_RECEIPTS))
+    return [text for e in found.entries if (text := service.ledger.receipt(e, model)) is not None]
 
 
 def _receipts_page(viewer: Viewer, status: int = 200, **values: object) -> Response:
@@ -87,13 +87,13 @@ def _receipts_page(viewer: Viewer, status: int = 200, **values: object) -> Respo
 
 
 @router.get("/receipts")
-async def receipts(viewer: Follower) -> Response:
+def receipts(viewer: Follower) -> Response:
     """The form to check a receipt."""
     return _receipts_page(viewer)
 
 
 @router.post("/receipts")
-async def check(viewer: Follower, form: OwnForm) -> Response:
+def check(viewer: Follower, form: OwnForm) -> Response:
     """Check a receipt."""
     service = viewer.site.service
     try:
@@ -101,7 +101,7 @@ async def check(viewer: Follower, form: OwnForm) -> Response:
     except ErasableError as error:
         return _receipts_page(viewer, 400, problem=str(error))
     names = viewer.site.files if viewer.token.audits else ()
-    digests = {name: await run_in_threadpool(service.digest, name) for name in names}
+    digests = {name: service.digest(name) for name in names}
     result = {
         "keyid": service.receipt_key.keyid,
         "request_id": found.request_id,
@@ -116,6 +116,34 @@ async def check(viewer: Follower, form: OwnForm) -> Response:
         "compared": bool(digests),
     }
     return _receipts_page(viewer, result=result)
+
+
+def _trail_query(viewer: Viewer) -> dict[str, Any]:
+    return {name: viewer.request.query_params.get(name, "").strip() for name in ("what", "by", "request_id")}
+
+
+@router.get("/trail")
+def trail(viewer: Auditor) -> Response:
+    """Who did what, and when."""
+    values, page = _trail_query(viewer), viewer.page_number
+    found = viewer.site.service.ledger.trail(**values, limit=_EVENTS, skip=_EVENTS * page)
+    pages: dict[str, Any] = {"total": found.total, "page": page, "size": _EVENTS, "values": values}
+    return viewer.page("trail.html", events=found.events, deeds=DEEDS, **pages)
+
+
+@router.get("/trail.csv")
+def trail_export(viewer: Auditor) -> Response:
+    """Download the audit trail as CSV."""
+    service, values = viewer.site.service, _trail_query(viewer)
+    service.note("export", viewer.token.name)
+
+    def rows() -> Iterator[list[Any]]:
+        skip = 0
+        while events := service.ledger.trail(**values, limit=_EXPORTED, skip=skip).events:
+            yield from ([rfc3339(e.at), e.what, e.by, e.request_id, e.model] for e in events)
+            skip += _EXPORTED
+
+    return csv_file(rows, "at,what,token,request,model", "trail")
 
 
 @router.get("/login")
@@ -133,6 +161,8 @@ async def login(site: TheSite, form: Annotated[Mapping[str, str], Depends(login_
         invalid = "This is no valid token, or it was revoked. Ask the operator for a new one."
         problem = invalid if refused.status == 401 else refused.detail
         return page("login.html", refused.status, refused.headers, problem=problem)
+    if (session := site.session(name)) is not None:
+        await run_in_threadpool(site.service.note, "sign-in", session[1].name)
     answer = RedirectResponse("/", 303)
     secure = site.configuration.url.startswith("https")
     answer.set_cookie(COOKIE, name, max_age=seconds, httponly=True, samesite="strict", secure=secure)
@@ -142,6 +172,7 @@ async def login(site: TheSite, form: Annotated[Mapping[str, str], Depends(login_
 @router.post("/logout")
 async def logout(viewer: AnyViewer, form: OwnForm) -> Response:
     """Sign out."""
+    await run_in_threadpool(viewer.site.service.note, "sign-out", viewer.token.name)
     viewer.site.sign_out(viewer.request.cookies.get(COOKIE, ""))
     answer = RedirectResponse("/login", 303)
     answer.delete_cookie(COOKIE)
@@ -149,7 +180,7 @@ async def logout(viewer: AnyViewer, form: OwnForm) -> Response:
 
 
 @router.get("/api")
-async def described(viewer: AnyViewer) -> Response:
+def described(viewer: AnyViewer) -> Response:
     """The routes for programs."""
     return viewer.page("api.html", api=viewer.request.app.openapi())
 
@@ -188,6 +219,4 @@ def as_page(request: Request, refused: Refused) -> Response:
 
 def is_page(path: str) -> bool:
     """Whether people look at this path, rather than programs."""
-    return path in ("/", "/login", "/logout", "/api", "/receipts", "/requests") or path.startswith(
-        ("/requests/", "/verify/", "/evidence/", "/static/")
-    )
+    return path.strip("/").partition("/")[0].removesuffix(".csv") in _PAGES

@@ -21,6 +21,7 @@ from erasable.service.tokens import Token
 
 COOKIE = "erasable_session"
 _FORM_BYTES, _LOGIN_BYTES = 2**18, 2**13  # forms are read in the event loop, and that to sign in from anybody
+_LONGEST_NUMBER = 7  # digits of a page
 _FORMATS = {"raw": "Plain text", "sha256": "SHA-256", "sha1": "SHA-1", "md5": "MD5"}
 _KEPT = "Accepted requests are kept, and carried out as soon as it is ready. The operator sees what is wrong."
 
@@ -37,9 +38,15 @@ class Viewer:
         self.site: Site = site_of(request)
 
     @property
-    def entries(self) -> list[Entry]:
-        """The requests that the viewer may see: all, or the viewer's own."""
-        return self.site.service.ledger.entries(None if self.token.audits else self.token.name)
+    def scope(self) -> str | None:
+        """The controller whose requests the viewer may see; None for those of all."""
+        return None if self.token.audits else self.token.name
+
+    @property
+    def page_number(self) -> int:
+        """Which page of a list the address means, from 0 on."""
+        text = self.request.query_params.get("page", "")
+        return max(int(text) - 1, 0) if text.isdecimal() and len(text) < _LONGEST_NUMBER else 0
 
     @property
     def controller(self) -> str:
@@ -108,7 +115,11 @@ async def login_form(request: Request, site: TheSite) -> Mapping[str, str]:
     async with request.form(max_files=1, max_fields=16, max_part_size=_FORM_BYTES) as sent:
         fields: dict[str, str] = {}
         for name, value in sent.items():
-            fields[name] = value if isinstance(value, str) else (await value.read()).decode("utf-8", "replace")
+            if isinstance(value, str):
+                fields[name] = value
+            else:
+                fields[name] = (await value.read()).decode("utf-8", "replace")
+                fields[f"{name}.name"] = value.filename or ""
     return fields
 
 
