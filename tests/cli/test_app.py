@@ -25,7 +25,7 @@ HEAVY = ("numpy", "scipy", "sklearn", "matplotlib", "pyarrow", "cryptography")
 PANELS = {
     "Model": ["learn", "forget", "verify", "predict", "inspect", "export", "replay", "schema", "moments"],
     "Proof": ["receipt", "keys", "scan", "audit", "evidence", "mlflow"],
-    "Service": ["serve", "token", "purge"],
+    "Service": ["serve", "token", "request", "purge"],
     "Research": ["plan", "reproduce", "demo"],
 }
 
@@ -151,6 +151,7 @@ CODES = {
     "StoreError": 5,
     "ReceiptNotWrittenError": 5,
     "BusyError": 5,
+    "UnsignedError": 5,
     "NotErasedError": 6,
     "UnknownOutcomeError": 7,
 }
@@ -273,12 +274,13 @@ def test_a_command_cannot_end_in_the_middle_and_succeed(broken, capsys):
 @pytest.mark.parametrize("more", [["SECRET (one)"], ["SECRET-1", "SECRET-2"]])
 @pytest.mark.parametrize("option", [[], ["--json"]])
 def test_what_was_typed_and_may_be_an_id_is_not_repeated(capsys, more, option):
-    assert run(["forget", "model.erasable", "--id", "A17", *more, *option]) == 2
-    text = "".join(capsys.readouterr())
-    assert "Got unexpected extra argument" in text
-    assert "See erasable forget --help." in text
-    assert "SECRET" not in text
-    assert "one)" not in text
+    for command in (["verify", "model.erasable"], ["forget", "model.erasable", "--id", "A17"]):
+        assert run([*command, *more, *option]) == 2
+        text = "".join(capsys.readouterr())
+        assert ("Got unexpected extra argument" in text) == (command[0] == "verify")
+        assert ("model files do not exist" in text) == (command[0] == "forget")
+        assert "SECRET" not in text
+        assert "one)" not in text
 
 
 def test_no_arguments_show_the_help(capsys):
@@ -326,7 +328,7 @@ def test_a_reader_that_has_seen_enough_is_no_error():
 
 @pytest.mark.parametrize(
     ("typed", "offered"),
-    [("erasable re", {"receipt", "replay", "reproduce"}), ("erasable plan --max-s", {"--max-stored"})],
+    [("erasable re", {"receipt", "replay", "reproduce", "request"}), ("erasable plan --max-s", {"--max-stored"})],
 )
 def test_a_shell_can_complete_commands_and_options(typed, offered):
     environment = {

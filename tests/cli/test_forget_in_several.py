@@ -87,7 +87,7 @@ def test_nothing_is_changed_where_a_name_cannot_be_of_one_of_the_models(folder, 
     before = {path: path.read_bytes() for path in (folder / "models").glob("*.erasable")}
     assert run(FORGET) == 2
     assert "models/numbers.erasable: --subject: those of this model are whole numbers" in capsys.readouterr().err
-    assert run(["forget", "models", "models/gone.erasable", "--subject", "owner-3"]) in (2, 5)
+    assert run(["forget", "models", "models/gone.erasable", "--subject", "owner-3"]) == 2
     assert run([*FORGET, "--receipt", "nowhere", "--key", "signer.pem"]) == 5
     assert run([*FORGET, "--receipt", "signer.pem", "--key", "signer.pem"]) == 5
     (folder / "empty").mkdir()

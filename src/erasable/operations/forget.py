@@ -175,7 +175,13 @@ def forget_in_files(
 def model_files(paths: Iterable[str | os.PathLike[str]]) -> list[Path]:
     """Return the model files that paths name, each once; a folder stands for its files that end in ``.erasable``."""
     found: dict[str, Path] = {}
-    for path in map(Path, paths):
+    given = [Path(path) for path in paths]
+    if missing := sum(not path.exists() for path in given):  # not named: one may be an id that was given without --id
+        raise InputError(
+            f"{missing} of {len(given)} model files do not exist: check the paths. Name rows with ids=, and people "
+            "with subjects=."
+        )
+    for path in given:
         files = sorted(path.glob("*.erasable")) if path.is_dir() else [path]
         if not files:
             raise InputError(f"{path} holds no files that end in .erasable: name the model files.")
