@@ -1,4 +1,4 @@
-"""Independent selection beside Algorithm 1 and all rows, at equal storage: accuracy, deletions, time.
+"""Independent selection next to Algorithm 1 and all rows, at equal storage.
 
 make bench ARGS="--only independent --data DIR"
 """
@@ -6,11 +6,9 @@ make bench ARGS="--only independent --data DIR"
 from __future__ import annotations
 
 import warnings
-from copy import deepcopy
 from pathlib import Path
 
 import numpy as np
-from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss, roc_auc_score
 
@@ -29,10 +27,6 @@ scaled to it. Logistic head with alpha {ALPHA:g}; three random splits with 30% o
 patient), three keys each: mean (standard deviation). Moments are those of the training rows rounded
 to powers of two, class shares too: a stand-in for public ones. AUC of two classes, otherwise accuracy. "All rows" is
 `LogisticRegression(C=1 / alpha)` on all training rows, scaled alike.
-"""
-DELETIONS = """
-Deletions on adult: the AUC after them, and that of a fresh fit on all survivors, with the same settings.
-
 """
 
 
@@ -111,44 +105,6 @@ def accuracy(folder):
             yield [data.name, name, f"{stored:.1%}", f"{first:.4f} ({spread:.4f})", f"{loss:.4f} ({spread_loss:.4f})"]
 
 
-def leverages(X, model):
-    """The leverage of every row against the core rows of a model."""
-    rows = scale_rows(X, model.model_.selection.grid)
-    core = rows[model.core_ids_]
-    inverse = np.linalg.inv(core.T @ core + model.capacity * np.eye(rows.shape[1]))
-    return np.einsum("ij,ij->i", rows @ inverse, rows)
-
-
-def deletions(folder):
-    """Rows of the table of deletions, on adult: AUC after them, and that of a fresh fit on all survivors."""
-    data = next(data for data in sets(folder) if data.name == "adult")
-    train, test = next(data.splits(1))
-    X, y, ids = data.X[train], data.y[train], np.arange(len(train))
-    first = ErasableClassifier(loss="logistic", alpha=ALPHA).fit(X, y)
-    share, rng = first.n_core_ / len(y), np.random.default_rng(0)
-    options = {"moments": moments(X, first), "balance": 0.5, "class_shares": shares(y)}
-    ranked = np.argsort(-leverages(X, first))
-    group = np.flatnonzero(X[:, 0] == X[rng.integers(len(X)), 0])
-    for name, model in (
-        (LEVERAGE, first),
-        ("independent, moments, balance 0.5", fitted(share, 0, X, y, "row", options)),
-    ):
-        plans = {
-            "half of all rows, at random": rng.choice(ids, len(ids) // 2, replace=False),
-            "2,000 rows of highest leverage": ranked[:2000],
-            "half of the stored rows": model.core_ids_[: model.n_core_ // 2],
-            "90% of the stored rows": model.core_ids_[: int(0.9 * model.n_core_)],
-            "one group (a value of the first column)": group,
-        }
-        for plan, leaving in plans.items():
-            left = np.setdiff1d(ids, leaving)
-            fresh, after = clone(model).fit(X[left], y[left], ids=left), deepcopy(model)
-            after.forget(ids=leaving)
-            found = [roc_auc_score(data.y[test], m.predict_proba(data.X[test])[:, 1]) for m in (after, fresh)]
-            same = "the same bytes" if after.state_digest() == fresh.state_digest() else "another model"
-            yield [plan, name, f"{after.n_core_:,} of {model.n_core_:,}", *(f"{v:.4f}" for v in found), same]
-
-
 def independent(options):
     """The section."""
     folder = Path(options.data) if options.data else None
@@ -156,9 +112,4 @@ def independent(options):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         text += table(["data", "rows stored by", "stored", "AUC or accuracy", "log-loss"], list(accuracy(folder)))
-        if folder:
-            text += DELETIONS + table(
-                ["deleted", "rows stored by", "stored rows left", "AUC", "AUC, fresh", "against a fresh fit"],
-                list(deletions(folder)),
-            )
     return text

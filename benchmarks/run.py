@@ -37,6 +37,7 @@ from benchmarks.engines import measured as measured_engines
 from benchmarks.files import file_growth, measure, streaming
 from benchmarks.gpu_tables import gpu
 from benchmarks.independent import independent
+from benchmarks.independent_deletions import independent_deletions
 from benchmarks.kernel import kernel
 from benchmarks.logistic import logistic
 from benchmarks.models import models
@@ -416,6 +417,7 @@ SECTIONS = {
     "planning": planning,
     "worst_case": worst_case,
     "independent": independent,
+    "independent_deletions": independent_deletions,
     "poison": poison,
     "reproduction": reproduction,
 }

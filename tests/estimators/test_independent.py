@@ -9,6 +9,7 @@ from sklearn.base import clone
 from sklearn.metrics import log_loss
 
 from erasable import ErasableClassifier, ErasableKernelClassifier, ErasableRegressor, load
+from erasable.core.keyed_hash import keyed_hash
 from erasable.errors import ConfigurationError, InputError, InputTypeError
 from erasable.models.strategies import Head
 from erasable.operations.export import export
@@ -246,3 +247,16 @@ def test_rows_without_weight_do_not_count_towards_the_share():
     weights = np.where(np.arange(N) < 100, 1.0, 0.0)
     report = classifier().learn(X, Y, ids=IDS, sample_weight=weights)
     assert report.share == report.core_rows_added / 100
+
+
+def test_ids_chosen_for_one_key_are_drawn_like_any_others_under_another():
+    """Who knows the key can have every row kept; who does not, cannot."""
+    ids = np.arange(40_000)
+    chosen = ids[keyed_hash(ids, 0).astype(float) < 0.1 * 2**64][:2_000]
+    rows, labels = np.ones((2_000, 2)), np.arange(2_000) % 2
+    known = ErasableClassifier(selection="independent", rate=0.1).fit(rows, labels, ids=chosen)
+    secret = ErasableClassifier(selection="independent", rate=0.1, random_state=2**100 + 1).fit(
+        rows, labels, ids=chosen
+    )
+    assert known.n_core_ == 2_000
+    assert 150 < secret.n_core_ < 250
