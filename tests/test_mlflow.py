@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickletools
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -193,3 +194,13 @@ def test_another_flavor_is_refused_by_name(flavor, tmp_path):
     other.save(str(tmp_path / "o" / "MLmodel"))
     with pytest.raises(InputTypeError, match="other"):
         flavor.load_model(str(tmp_path / "o"))
+
+
+def test_a_learner_is_loaded_by_its_name_and_requires_its_library(flavor, tmp_path):
+    learner = {"learner": "lightgbm", "n_estimators": 5, "min_child_samples": 3}
+    clf = ErasableClassifier(learner=learner, selection="independent", rate=0.9).fit(X, Y, ids=IDS)
+    flavor.save_model(clf, tmp_path / "m")
+    again = flavor.load_model(tmp_path / "m")
+    assert again.state_digest() == clf.state_digest()
+    assert (again.predict_proba(X) == clf.predict_proba(X)).all()
+    assert f"lightgbm=={version('lightgbm')}" in (tmp_path / "m" / "requirements.txt").read_text().splitlines()

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -20,6 +21,7 @@ from typing import Any
 from erasable.errors import ConfigurationError, ErasableError, InputTypeError
 from erasable.estimators.base import ErasableEstimator
 from erasable.estimators.files import load
+from erasable.models.heads import Learner
 from erasable.models.model import model_behind
 from erasable.operations.inspect import inspect
 from erasable.operations.schemas import schema_of
@@ -102,7 +104,7 @@ def save_model(
     pyfunc.add_to_model(described, loader_module=__name__, data=data)
     described.add_flavor(FLAVOR_NAME, erasable_version=VERSION, data=data, method=pyfunc_predict_fn)
     described.save(folder / "MLmodel")
-    requirements = pip_requirements or [f"erasable[mlflow,tables]=={RELEASE}"]
+    requirements = pip_requirements or [f"erasable[mlflow,tables]=={RELEASE}", *_library_of(estimator)]
     (folder / "requirements.txt").write_text("".join(f"{line}\n" for line in requirements))
 
 
@@ -277,6 +279,14 @@ def _load_pyfunc(path: str) -> _Predictor:
     """Return the predictor of a model file; ``mlflow.pyfunc`` calls it."""
     settings = mlflow.models.Model.load(str(Path(path).parent.parent)).flavors[FLAVOR_NAME]
     return _Predictor(load(path), settings["method"])
+
+
+def _library_of(estimator: ErasableEstimator) -> list[str]:
+    """Return the requirement of a model whose learner another library trains: the version that is installed."""
+    head = model_behind(estimator, "save_model").head
+    if not isinstance(head, Learner):
+        return []
+    return [f"{head.allowed.library}=={version(head.allowed.library)}"]
 
 
 def _estimator(model: object) -> ErasableEstimator:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -94,3 +96,31 @@ def test_options_that_do_not_fit_are_refused(raw, capsys):
     assert "num_leaves" in refused("--learner", "lightgbm", "--set", "num_leaves=many")
     assert "--loss and --learner" in refused("--learner", "lightgbm", "--loss", "logistic")
     assert "predicts numbers" in refused("--learner", "sklearn_ridge")
+
+
+def test_scan_finds_the_rows_as_they_were_read(raw, capsys):
+    """Rows that the schema encodes alike, and a learner tells apart."""
+    options = ["--learner", "random_forest", "--selection", "independent", "--rate", "1", "-o", "m.erasable"]
+    assert run(["learn", "raw.csv", "--schema", "schema.toml", *options]) == 0
+    Path("raw.csv").rename(raw.parent / "raw.csv")
+    capsys.readouterr()
+    look = ["scan", ".", "--for", str(raw.parent / "raw.csv"), "--schema", "schema.toml", "--json"]
+    assert run(look) == 1
+    found = {(r["what"], r["row"]) for r in json.loads(capsys.readouterr().out)["remains"] if "m.erasable" in r["file"]}
+    assert {row for what, row in found if what == "float64 row"} == set(range(240))
+    ids = [f"row-{i:04d}" for i in range(1, 240)]
+    Path("ids.txt").write_text("\n".join(ids))
+    assert run(["forget", "m.erasable", "--ids-file", "ids.txt"]) == 0
+    Path("ids.txt").unlink()
+    capsys.readouterr()
+    assert run(look) == 1
+    found = {(r["what"], r["row"]) for r in json.loads(capsys.readouterr().out)["remains"] if "m.erasable" in r["file"]}
+    assert {row for what, row in found if what == "float64 row"} == {0}
+
+
+def test_the_second_verifier_says_that_it_does_not_check_learners(raw, capsys):
+    assert run(["learn", "raw.csv", "--schema", "schema.toml", "--learner", "extra_trees", "-o", "m.erasable"]) == 0
+    program = [sys.executable, str(PAGE.parents[1] / "verifier" / "erasable_verify.py"), "m.erasable"]
+    done = subprocess.run(program, capture_output=True, text=True, check=False)
+    assert done.returncode == 8
+    assert "nothing was checked" in done.stdout + done.stderr

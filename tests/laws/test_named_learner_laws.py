@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import subprocess
 import sys
 import warnings
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lightgbm import LGBMClassifier, LGBMRegressor
@@ -22,7 +25,9 @@ from erasable.estimators.trained import train
 from erasable.models.heads import Learner
 from erasable.models.heads.allowed import LEARNERS
 from erasable.models.state import State
-from tests.schemas.raw import columns, draft, table
+from erasable.operations.learn import Columns, LearnOptions, learn_table
+from erasable.tables import stream_table
+from tests.schemas.raw import columns, draft, frames, table, write
 
 D, N = 3, 60
 RNG = np.random.default_rng(5)
@@ -355,6 +360,20 @@ def test_training_twice_gives_the_same_bits(name, monkeypatch):
     assert (first.probabilities(rows) == again.probabilities(rows)).all()
 
 
+def test_hessboost_keeps_its_promise_of_exact_updates():
+    """Deleting rows in place gives the bits of training without them; at the cost of training, so it is not used."""
+    hessboost = pytest.importorskip("hessboost", reason="an optional library")
+    online = pytest.importorskip("hessboost.online")
+    rows, y = RNG.normal(size=(400, 4)), np.arange(400) % 2
+    given = {"objective": "binary:logistic", "max_depth": 4, "tree_method": "hist", "nthread": 1}
+    model = online.OnlineModel.train(given, hessboost.DMatrix(rows, label=y), 20, mode=online.Exact())
+    gone = [3, 17, 250]
+    model.update(deletions=gone)
+    left = np.setdiff1d(np.arange(400), gone)
+    again = hessboost.train(given, hessboost.DMatrix(rows[left], label=y[left]), 20, verbose_eval=False)
+    assert model.model.save_raw() == again.save_raw()
+
+
 # -- parameters --------------------------------------------------------------------------------------------------------
 
 
@@ -395,3 +414,62 @@ def test_a_name_a_dictionary_and_an_estimator_name_one_model():
     assert deeper.state_digest() not in found
     same = ErasableClassifier(learner=RandomForestClassifier(max_depth=3, random_state=0)).fit(X, Y, ids=IDS)
     assert same.state_digest() == deeper.state_digest()
+
+
+# -- tables, engines and rounds ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("selecting", [{"selection": "independent", "rate": 0.6}, {"threshold": 0.3}], ids=["i", "l"])
+def test_one_digest_from_every_container_in_any_blocks_and_with_an_engine(selecting, tmp_path, monkeypatch):
+    monkeypatch.setattr("erasable.models.row_source._FIRST_BYTES", 2_000)
+    monkeypatch.setattr("erasable.models.row_source._FIRST_ROWS", 0)
+    monkeypatch.setitem(stream_table.__kwdefaults__, "block_bytes", 4_000)
+    named, schema, given = columns(), draft(), {"learner": "lightgbm", **selecting}
+    clf = ErasableClassifier(feature_map=schema, **given)
+    digest = clf.fit(table(), named["outcome"], ids=named["row_id"], subjects=named["person"]).state_digest()
+    for name, frame in frames(table()):
+        again = clone(clf).fit(frame, named["outcome"], ids=named["row_id"], subjects=named["person"])
+        assert again.state_digest() == digest, name
+    local = clone(clf).set_params(engine="local")
+    local.fit(table(), named["outcome"], ids=named["row_id"], subjects=named["person"])
+    assert local.state_digest() == digest
+    for form in ("raw.csv", "raw.parquet"):
+        path = tmp_path / f"{form}.erasable"
+        source = write(table(), str(tmp_path / form))
+        options = LearnOptions(budget_bytes=3_000)
+        learn_table(path, source, Columns(schema=schema), parameters=given, options=options)
+        assert load(path).state_digest() == digest, form
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_type_of_numbers_and_the_container_do_not_matter(dtype):
+    rows = X.astype(np.float32)
+    model = MODELS["leverage", "lightgbm"]
+    expected = clone(model).fit(rows.astype(np.float64), Y, ids=IDS)
+    for given_rows in (rows.astype(dtype), sp.csr_array(rows.astype(dtype)), np.asfortranarray(rows.astype(dtype))):
+        found = clone(model).fit(given_rows, Y, ids=IDS)
+        assert bits(found) == bits(expected)
+        assert (found.predict_proba(given_rows) == expected.predict_proba(rows)).all()
+
+
+def test_replacing_rows_is_forgetting_and_learning_them():
+    clf = clone(MODELS["independent", "lightgbm"]).fit(X, Y, ids=IDS)
+    clf.partial_fit(X[:9] + 1, Y[:9], ids=IDS[:9], replace=True)
+    changed = X.copy()
+    changed[:9] += 1
+    assert bits(clf) == bits(clone(MODELS["independent", "lightgbm"]).fit(changed, Y, ids=IDS))
+
+
+def test_pickles_and_copies_hold_the_state_and_train_again():
+    clf = learnt(MODELS["independent", "lightgbm"], range(N))
+    expected = clf.predict_proba(X)
+    for other in (pickle.loads(pickle.dumps(clf)), copy.deepcopy(clf), clf.model_.predictor()):
+        assert (other.predict_proba(X) == expected).all()
+    assert b"leaf_value" not in pickle.dumps(clf)
+
+
+def test_the_predictor_of_a_service_holds_no_rows():
+    clf = learnt(MODELS["independent", "lightgbm"], range(N))
+    told = pickle.dumps(clf.model_.predictor())
+    assert IDS[0].encode() not in told
+    assert X[0].tobytes() not in told

@@ -34,7 +34,7 @@ from erasable.audit._scan_files import (
     reason,
     shown,
 )
-from erasable.audit._scan_rows import CrowdedError, RowSearch, RowType, batches, encodings, grid_in
+from erasable.audit._scan_rows import CrowdedError, Encoding, RowSearch, RowType, batches, encodings, grid_in
 from erasable.audit._scan_text import NUMBER, Key, TextSearch, as_text, is_too_short
 from erasable.core.names import normalise
 from erasable.errors import ErasableError, InputError, InputTypeError
@@ -154,11 +154,14 @@ class ScanColumns:
     id : str, optional
         With it, a row under another id is known to be a twin.
     subjects : sequence of str
+    raw : array of shape (n_rows, n), optional
+        The raw numbers of the rows, as models with a learner store them behind a schema.
     """
 
     features: Sequence[str] | None = None
     id: str | None = None
     subjects: Sequence[str] = ()
+    raw: npt.NDArray[Any] | None = None
 
 
 def scan(
@@ -255,7 +258,7 @@ class _Scan:
     def __init__(
         self, X: npt.NDArray[Any], keys: dict[str, dict[Key, int]], columns: ScanColumns, feature_map: str | None
     ) -> None:
-        self.X, self.keys, self.feature_map = X, keys, feature_map
+        self.X, self.keys, self.feature_map, self.raw = X, keys, feature_map, columns.raw
         self.features = None if columns.features is None else [str(name) for name in columns.features]
         self.name_columns = {"id": (columns.id,), "subject": tuple(columns.subjects)}
         self.grids: list[Any] = []  # that models in the folder use
@@ -283,10 +286,14 @@ class _Scan:
         listing = list_files(folder, skip, exclude)
         self.unread |= listing.unreadable
         self._prepare(listing.files, texts)
-        passes, unsearchable = batches(self.X), set[int]()
+        passes = batches(self.X if self.raw is None else np.hstack([self.X, self.raw]))
+        unsearchable = set[int]()
         self.progress, self.total = progress, len(passes) * sum(size for _, _, size in listing.files)
         for numbers in passes:
-            self.search = RowSearch(encodings(self.X, self.grids, numbers))
+            found = encodings(self.X, self.grids, numbers)
+            if self.raw is not None:
+                found.append(Encoding("float64 row", self.raw[numbers].astype("<f8"), numbers))
+            self.search = RowSearch(found)
             unsearchable |= self.search.unsearchable
             self.as_stored.clear()
             for path, relative, size in listing.files:

@@ -90,7 +90,7 @@ def scan_for(
         skip=files_of(table_path),
         exclude=exclude,
         progress=progress,
-        columns=ScanColumns(rows.feature_names, id, subjects),
+        columns=ScanColumns(rows.feature_names, id, subjects, getattr(rows.X, "raw", None)),
         feature_map=None if encoder is None else describe_map(encoder, None),
         texts={"cell": cells.texts, "number": cells.numbers},
     )
@@ -109,6 +109,8 @@ def _encoded_rows(
 ) -> tuple[Table, Schema | None]:
     """Return the rows of the table, and the schema that encoded them if there is one."""
     schema = _schema(folder, asked)
+    if schema is not None and any("raw_columns" in meta for meta in _headers(Path(folder))):
+        schema = schema.keeping_raw  # models with learners store rows as they were read
     if schema is not None:
         # A table of other columns than the models' is searched for as it is.
         unfit = nullcontext() if asked is not None else suppress(InputError, ConfigurationError)
