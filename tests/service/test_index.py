@@ -24,9 +24,9 @@ from erasable.errors import (
     UnknownRequestError,
 )
 from erasable.service.index import Counts, Index, Query
-from erasable.service.ledger import MOST_IDENTITIES, Ledger
+from erasable.service.ledger import Ledger
 from erasable.service.purges import check_tombstone
-from erasable.service.requests import Case, Filing, Identity, State
+from erasable.service.requests import MOST_IDENTITIES, Case, Filing, Identity, State
 from erasable.service.settings import Settings
 from tests.service.world import World, fresh_disk
 from tests.store.simulated import SimulatedDisk
@@ -204,16 +204,49 @@ def test_a_saved_index_does_not_hide_that_the_journal_was_changed(book):
     assert len(book.open().entries()) == 3
 
 
+def test_a_saved_index_holds_nothing_that_the_journal_does_not_say(book, monkeypatch):
+    """That a file is in doubt is found out at each start; that the list is lost is said by the operator once."""
+    entry = book.file()
+    book.commit()
+    book.again()
+    saved = (book.folder / "index").read_bytes()
+    book.ledger.files.found("m", "a checksum that no mark has")
+    assert book.ledger.owing()[0].doubted == {"m"}
+    book.again()
+    assert (book.folder / "index").read_bytes() == saved
+    assert book.ledger.entry(entry.request_id).doubted == frozenset()
+    book.settings = Settings(vouch=True)
+    book.again()
+    book.file()
+    book.ledger.begin()
+    book.ledger.complete([])
+    book.ledger.close()
+    assert (book.folder / "index").read_bytes() == saved
+    book.open()
+
+
+def test_a_doubt_that_the_journal_notes_outlasts_a_saved_index(book):
+    entry = book.file()
+    book.commit()
+    for _ in range(2):
+        book.ledger.files.found("m", "another program's")
+        book.ledger.files.announce("m", "another program's", "ours")  # a commit on top of it
+        book.again()
+        assert book.ledger.entry(entry.request_id).doubted == {"m"}
+
+
 def test_a_purge_leaves_nothing_in_the_saved_index(book):
     gone = book.file("case-gone")
     book.commit()
     book.ledger.put_receipts("m", {gone.key: "text"})
     book.ledger.note("download", "auditor", gone.request_id, "m")
     book.again()
-    assert gone.request_id.encode() in (book.folder / "index").read_bytes()
+    older = (book.folder / "index").read_bytes()
+    assert gone.request_id.encode() in older
     book.now += timedelta(days=1)
     stays = book.file("case-stays")
     assert book.ledger.purge(book.now, "desk", KEY) == 1
+    assert not any(gone.request_id.encode() in path.read_bytes() for path in book.folder.iterdir())
     tombstone = check_tombstone(book.ledger.tombstones()[0], KEY.public)
     assert [tombstone[name] for name in ("requests", "receipts", "events")] == [1, 1, 1]
     for begin in (lambda: book.ledger, book.again, partial(book.again, saved=False)):
@@ -226,6 +259,9 @@ def test_a_purge_leaves_nothing_in_the_saved_index(book):
         assert b"case-gone" not in path.read_bytes()
     assert book.ledger.purge(book.now, "desk", KEY) == 0
     assert len(book.ledger.tombstones()) == 1  # nothing was left to purge, so there is no second one
+    book.ledger.close()
+    (book.folder / "index").write_bytes(older)  # a backup
+    assert [e.key for e in book.open().entries()] == [stays.key]
 
 
 def test_a_purge_moves_records_under_the_hands_of_nobody(book):

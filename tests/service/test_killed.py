@@ -48,9 +48,11 @@ say("started")
 threading.Thread(target=learn, daemon=True).start()
 for i in range(first, first + 10_000):
     name = str(uuid.UUID(int=i + 1))
-    who = service.identity("controller_customer_id", "raw", f"person-{i}")
-    service.accept(name, "erasure", [who], name.encode())
+    batch = [f"person-{i}", *(f"person-nobody-{i}-{k}" for k in range(i % 3 * 100))]
+    service.accept(name, "erasure", service.identities("controller_customer_id", batch), name.encode())
     say(i)
+    service.note("look-up", "auditor", name)
+    say(f"noted {name}")
 """
 
 
@@ -82,6 +84,10 @@ def test_no_acknowledged_request_is_lost_and_nobody_comes_back(tmp_path):
     with service:
         until(lambda: not service.health().waiting and not service.health().receipts_owed)
         entries = service.ledger.entries()
+        noted = Counter(
+            f"noted {event.request_id}" for event in service.ledger.trail(what="look-up", limit=10_000).events
+        )
+        assert {line for line in said if line.startswith("noted")} <= noted.keys()  # none is lost
         assert {entry.state.value for entry in entries} == {"completed"}
         done = {int(entry.request_id.replace("-", ""), 16) - 1 for entry in entries}
         assert acknowledged <= done

@@ -305,8 +305,8 @@ class Shape:
         """The shape of identities, each a format and a value."""
         given = [*identities]
         raw = [value for format, value in given if format == "raw"]
-        ranges = [_range(len(value)) for value in raw]
-        kinds = {_kind(c) for value in raw for c in value}
+        ranges = [_range(n) for n in {*map(len, raw)}]
+        kinds = {_kind(c) for c in {*"".join(raw)}}
         return cls(
             len(given),
             tuple(format for format in FORMATS if format in {format for format, _ in given}),

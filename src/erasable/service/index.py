@@ -20,12 +20,12 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from erasable.errors import ErasableError, InputError
-from erasable.service.requests import SOON, Entry, State, entry_of, key_of
+from erasable.service.requests import SOON, Entry, State, as_record, entry_of, key_of
 from erasable.store import Contents, Disk, Record, journal_key, locked
 
 _MOST = 10_000  # entries or events of one page
 _MAC = 32  # bytes
-_TOGETHER = 5_000  # records taken in at a time
+_READ, _TOGETHER = 5_000, 250  # records that are read, and rows that are put, at a time
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TABLES = """
 CREATE TABLE entries (
@@ -40,7 +40,7 @@ CREATE INDEX by_state ON entries (state, received);
 CREATE INDEX by_due ON entries (due, received);
 CREATE INDEX by_settled ON entries (settled);
 CREATE INDEX by_reference ON entries (reference, received);
-CREATE INDEX while_open ON entries (due) WHERE settled IS NULL;
+CREATE INDEX while_open ON entries (controller, due) WHERE settled IS NULL;
 CREATE TABLE receipts (
     n INTEGER NOT NULL REFERENCES entries, model TEXT NOT NULL, start INTEGER NOT NULL, stop INTEGER NOT NULL,
     checksum BLOB NOT NULL, PRIMARY KEY (n, model)
@@ -57,11 +57,9 @@ INSERT INTO entries (request, controller, state, received, settled, due, referen
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (request, controller) DO UPDATE SET state = excluded.state,
 settled = excluded.settled, start = excluded.start, stop = excluded.stop, checksum = excluded.checksum
 """
-_ORDERS = {
-    "urgent": "",  # see ``Index.search``
-    **{name: f"{name} {{way}}, received DESC" for name in ("due", "reference", "settled")},
-    "received": "received {way}",
-}
+_SORTS = ("urgent", "received", "due", "reference", "settled")
+#: Open requests are few, and have an index of their own; a plus sign keeps SQLite from using another one.
+_OPEN, _DONE = "entries INDEXED BY while_open WHERE settled IS NULL", "entries WHERE +settled IS NOT NULL"
 _SETTLED = (State.COMPLETED, State.CANCELLED)
 _FILTERS = {
     "open": "settled IS NULL",
@@ -88,9 +86,9 @@ class Query:
     skip: int = 0
 
     def __post_init__(self) -> None:
-        if self.state not in ("", *_FILTERS, *State) or self.sort not in _ORDERS:
+        if self.state not in ("", *_FILTERS, *State) or self.sort not in _SORTS:
             known = ", ".join((*_FILTERS, *State))
-            raise InputError(f"a list has one of these states: {known}; and is sorted by one of {', '.join(_ORDERS)}.")
+            raise InputError(f"a list has one of these states: {known}; and is sorted by one of {', '.join(_SORTS)}.")
         if not 1 <= self.limit <= _MOST or not 0 <= self.skip < 2**62:
             raise InputError(f"a page has 1 to {_MOST:,} requests, and what is skipped is a number from 0 on.")
 
@@ -161,10 +159,12 @@ class Index:
             return self._base.execute(command, values).fetchall()
 
     def _put_all(self, command: str, rows: Iterable[tuple[Any, ...]]) -> None:
-        with self._lock:
-            self._base.execute("BEGIN")
-            self._base.executemany(command, rows)
-            self._base.execute("COMMIT")
+        rows = iter(rows)
+        while block := list(itertools.islice(rows, _TOGETHER)):
+            with self._lock:  # not for long, since answers wait for it
+                self._base.execute("BEGIN")
+                self._base.executemany(command, block)
+                self._base.execute("COMMIT")
 
     def image(self) -> bytes:
         """All of it as bytes: see the constructor."""
@@ -178,44 +178,14 @@ class Index:
 
     def put(self, entries: Iterable[tuple[Entry, Record | None]]) -> None:
         """Take in requests, or changes of them, each with the place of its record in ``past`` once it is settled."""
-        rows = [
-            (
-                e.request_id,
-                e.controller,
-                e.state.value,
-                _number(e.received),
-                None if e.settled is None else _number(e.settled),
-                None if e.due is None else e.due.toordinal(),
-                e.reference,
-                *((None, None, None) if place is None else place[:3]),
-            )
-            for e, place in entries
-        ]
-        with self._lock:
-            for request, controller, state, _, settled, *_ in rows:
-                if settled is not None and self.place(key_of(request, controller)) is None:
-                    self._settled[controller, state] += 1
-            self._put_all(_PUT, rows)
+        for entry, place in (given := list(entries)):
+            if place is not None and self.place(entry.key) is None:
+                self._settled[entry.controller, entry.state.value] += 1
+        self._put_all(_PUT, (_row(as_record(entry), place) for entry, place in given))
 
     def put_records(self, records: Iterable[Record]) -> None:
-        """Take in settled requests as ``past`` holds them."""
-        self._put_all(
-            _PUT,
-            [
-                (
-                    *_parted(c["request"], c.get("controller", "")),
-                    c["state"],
-                    _number(datetime.fromisoformat(c["received"])),
-                    _number(datetime.fromisoformat(c["settled"])),
-                    date.fromisoformat(c["due"]).toordinal() if "due" in c else None,
-                    c.get("reference", ""),
-                    start,
-                    stop,
-                    checksum,
-                )
-                for start, stop, checksum, c in records
-            ],
-        )
+        """Take in settled requests as ``past`` holds them; afterwards ``count_settled`` has to be called."""
+        self._put_all(_PUT, (_row(place.content, place) for place in records))
 
     def count_settled(self) -> None:
         """Count settled requests by controller and state, once all records were taken in."""
@@ -269,44 +239,35 @@ class Index:
 
     def search(self, query: Query, today: date) -> tuple[list[str], int]:
         """The keys of a page of requests, and how many requests fit in all."""
-        values: dict[str, Any] = _days(today) | {"limit": query.limit, "skip": query.skip}
-        parts = []
+        text, where = query.text.strip(), ""
         if query.controller is not None:
-            parts.append("controller = :controller")
-            values["controller"] = query.controller
+            where += " AND +controller = :controller" if text else " AND controller = :controller"
         if query.state:
-            parts.append(_FILTERS.get(query.state, "state = :state"))
-            values["state"] = query.state
-        if query.text:
-            parts.append("(request BETWEEN :id AND :id_end OR reference BETWEEN :text AND :text_end)")
-            text = query.text.strip()
-            values |= {"id": text.lower(), "id_end": text.lower() + "g", "text": text, "text_end": text + "\U0010ffff"}
-        order = _ORDERS[query.sort].format(way="DESC" if query.descending else "ASC")
+            where += " AND " + _FILTERS.get(query.state, "state = :state")
+        if text:
+            where += " AND (request BETWEEN :id AND :id_end OR reference BETWEEN :text AND :text_end)"
+        values = _days(today) | {"controller": query.controller, "state": query.state, "id": text.lower()}
+        values |= {"id_end": text.lower() + "g", "text": text, "text_end": text + "\U0010ffff"}
         keys: list[str] = []
         total = 0
-        # Open requests are few. Settled ones are counted as they come, since counting them would visit them all.
-        urgent = query.sort == "urgent"
-        for which in ("settled IS NULL", "settled IS NOT NULL"):
-            where = " AND ".join([which, *parts])
-            count = self._count(which, where, query, values)
-            if urgent and count and len(keys) < query.limit and query.skip < total + count:
+        for part, order in ((_OPEN, "due IS NULL, due, received DESC"), (_DONE, "received DESC")):
+            if part == _DONE and not text:  # counting them would visit them all
+                count = sum(self._done(query.controller, state) for state in _SETTLED if query.state in ("", state))
+            else:
+                ((count,),) = self._ask(f"SELECT count(*) FROM {part}{where}", values)
+            if query.sort == "urgent" and query.skip < total + count and len(keys) < query.limit:
                 values |= {"limit": query.limit - len(keys), "skip": max(0, query.skip - total)}
-                ordered = "due IS NULL, due, received DESC" if which == "settled IS NULL" else "received DESC"
-                keys += self._page(where, ordered, values)
+                keys += self._page(part + where, order, values)
             total += count
-        if not urgent and total:
-            keys = self._page(" AND ".join(parts) or "1", order, values)
+        if query.sort != "urgent":
+            way = "DESC" if query.descending else "ASC"
+            order = f"{query.sort} {way}" + (", received DESC" if query.sort != "received" else "")
+            keys = self._page(f"entries WHERE 1{where}", order, values | {"limit": query.limit, "skip": query.skip})
         return keys, total
 
-    def _page(self, where: str, order: str, values: Mapping[str, Any]) -> list[str]:
-        text = f"SELECT request, controller FROM entries WHERE {where} ORDER BY {order} LIMIT :limit OFFSET :skip"
+    def _page(self, source: str, order: str, values: Mapping[str, Any]) -> list[str]:
+        text = f"SELECT request, controller FROM {source} ORDER BY {order} LIMIT :limit OFFSET :skip"
         return [key_of(*row) for row in self._ask(text, values)]
-
-    def _count(self, which: str, where: str, query: Query, values: Mapping[str, Any]) -> int:
-        if which == "settled IS NOT NULL" and not query.text:
-            return sum(self._done(query.controller, s) for s in _SETTLED if query.state in ("", s))
-        ((count,),) = self._ask(f"SELECT count(*) FROM entries WHERE {where}", values)
-        return int(count)
 
     def _done(self, controller: str | None, state: State) -> int:
         settled = self._settled.copy().items()
@@ -314,8 +275,8 @@ class Index:
 
     def counts(self, controller: str | None, today: date) -> Counts:
         """How many requests of a controller, or of all, there are by state."""
-        whose = "controller = :controller AND settled IS NULL" if controller is not None else "settled IS NULL"
-        text = f"SELECT count(*), sum(due < :today), sum(due BETWEEN :today AND :soon) FROM entries WHERE {whose}"
+        whose = " AND controller = :controller" if controller is not None else ""
+        text = f"SELECT count(*), sum(due < :today), sum(due BETWEEN :today AND :soon) FROM {_OPEN}{whose}"
         ((waiting, overdue, soon),) = self._ask(text, _days(today) | {"controller": controller})
         completed, cancelled = (self._done(controller, state) for state in _SETTLED)
         return Counts(waiting + completed + cancelled, waiting, completed, cancelled, overdue or 0, soon or 0)
@@ -340,20 +301,17 @@ class Index:
     def trail(self, what: str, by: str, request_id: str, limit: int, skip: int) -> Trail:
         """A page of the audit trail; an empty text stands for all. Requests count as events of their own."""
         given = {"what": what, "who": by, "request": request_id.lower()}
-        values: dict[str, Any] = given | {"limit": max(1, min(limit, _MOST)), "skip": max(0, skip)}
-        columns = {"what": "what", "who": "who", "request": "request"}
-        of_events = " AND ".join([f"{columns[name]} = :{name}" for name, value in given.items() if value] or ["1"])
-        columns |= {"what": "'request'", "who": "controller"}
-        filed = " AND ".join([f"{columns[name]} = :{name}" for name, value in given.items() if value] or ["1"])
+        noted = " AND ".join(["1", *(f"{name} = :{name}" for name, value in given.items() if value)])
+        filed = noted.replace("what =", "'request' =").replace("who =", "controller =")
+        page: dict[str, Any] = given | {"limit": max(1, min(limit, _MOST)), "skip": max(0, skip)}
         found = self._ask(
-            f"SELECT at, what, who, request, model FROM events WHERE {of_events} UNION ALL "
-            f"SELECT received, 'request', controller, request, '' FROM entries WHERE {filed} "
-            "ORDER BY 1 DESC LIMIT :limit OFFSET :skip",
-            values,
+            f"SELECT at, what, who, request, model FROM events WHERE {noted} UNION ALL SELECT received, 'request', "
+            f"controller, request, '' FROM entries WHERE {filed} ORDER BY 1 DESC LIMIT :limit OFFSET :skip",
+            page,
         )
-        tables = {"events": of_events, "entries": filed}
-        counts = [self._ask(f"SELECT count(*) FROM {name} WHERE {where}", values) for name, where in tables.items()]
-        return Trail([Event(_time(at), *rest) for at, *rest in found], sum(count[0][0] for count in counts))
+        counts = f"(SELECT count(*) FROM events WHERE {noted}) + (SELECT count(*) FROM entries WHERE {filed})"
+        ((total,),) = self._ask(f"SELECT {counts}", given)
+        return Trail([Event(_time(at), *rest) for at, *rest in found], total)
 
     # -- purges --------------------------------------------------------------------------------------------------
 
@@ -380,7 +338,7 @@ class Reading:
     def read(self, records: Iterator[Record]) -> None:
         """Take in records."""
         by_id: dict[str, str] = {}  # in older ledgers, records name a request by its id alone
-        while block := list(itertools.islice(records, _TOGETHER)):
+        while block := list(itertools.islice(records, _READ)):
             self._read(block, by_id)
         self._index.count_settled()
 
@@ -430,10 +388,15 @@ class Reading:
             del self.owing[name]
 
 
+def _index_key(key: bytes) -> bytes:
+    """The key of saved indexes; one with other tables has another key."""
+    return journal_key(key, "index " + _TABLES)
+
+
 def save(path: str, key: bytes, state: Mapping[str, Any], image: bytes, disk: Disk) -> None:
     """Save an image of an index, and further state as JSON, under a MAC; ``StoreError`` if that failed."""
     head = json.dumps(state).encode() + b"\n"
-    mac = hmac.new(journal_key(key, "index"), head, "sha256")
+    mac = hmac.new(_index_key(key), head, "sha256")
     mac.update(image)
     with locked(path, disk=disk) as writer:
         writer.replace([mac.digest(), head, image])
@@ -451,7 +414,7 @@ def read_saved(path: str, key: bytes, past: Contents, disk: Disk) -> tuple[dict[
 
     def parse(data: bytes, _: object) -> tuple[dict[str, Any], Index] | None:
         content = memoryview(data)[_MAC:]
-        if not hmac.compare_digest(hmac.digest(journal_key(key, "index"), content, "sha256"), data[:_MAC]):
+        if not hmac.compare_digest(hmac.digest(_index_key(key), content, "sha256"), data[:_MAC]):
             return None
         end = data.index(b"\n", _MAC) + 1
         state = json.loads(data[_MAC:end])
@@ -470,6 +433,19 @@ def _parted(key: str, controller: str = "") -> tuple[str, str]:
     """The id and the controller of a request; older ledgers have an id alone as its key."""
     request, _, own = key.partition("/")
     return request, own or controller
+
+
+def _row(content: Mapping[str, Any], place: Record | None) -> tuple[Any, ...]:
+    """A row of the table of entries, from a record of a request."""
+    return (
+        *_parted(content["request"], content.get("controller", "")),
+        content["state"],
+        _number(datetime.fromisoformat(content["received"])),
+        None if place is None else _number(datetime.fromisoformat(content["settled"])),
+        date.fromisoformat(content["due"]).toordinal() if "due" in content else None,
+        content.get("reference", ""),
+        *((None, None, None) if place is None else place[:3]),
+    )
 
 
 def _place(found: list[tuple[Any, ...]]) -> Record | None:

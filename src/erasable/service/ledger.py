@@ -10,20 +10,18 @@ was begun. Requests are found by an index of ``past``: see :mod:`erasable.servic
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import os
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from erasable.audit.keys import PrivateKey, read_private_key
-from erasable.core.names import Shape
 from erasable.errors import (
     BusyError,
     ConfigurationError,
@@ -51,10 +49,10 @@ from erasable.service.journals import Epochs, Past, lock_folder
 from erasable.service.lineage import Lineage
 from erasable.service.purges import WatchedClock, elapsed, make_tombstone
 from erasable.service.requests import (
+    MOST_IDENTITIES,
     Entry,
     Filing,
-    Identity,
-    Kind,
+    People,
     State,
     as_record,
     check_id,
@@ -66,9 +64,8 @@ from erasable.service.settings import Settings
 from erasable.service.suppression import SuppressionList, read_key
 from erasable.store import REAL_DISK, Disk, Record
 
-MOST_IDENTITIES = 100_000  # of one request; and how many may wait before no more are accepted
 _UNSAVED = 2_000  # records after which the index is saved again
-_Open = tuple[Entry, tuple[Identity, ...]]
+_Open = tuple[Entry, People]
 
 
 @dataclass
@@ -104,7 +101,7 @@ class Ledger:
         self._arriving_lock = threading.Lock()
         self._arriving: list[_Arrival] = []
         self._live: dict[str, Entry] = {}  # by key, as everything below: entries that are open or owe something
-        self._open: dict[str, tuple[Identity, ...]] = {}  # of all requests that are not settled
+        self._open: dict[str, People] = {}  # of all requests that are not settled
         self._named = 0  # identities in these
         self._owing: dict[str, None] = {}  # receipts or callbacks
         self._index, self._index_path = Index(), os.path.join(home, "index")
@@ -128,17 +125,9 @@ class Ledger:
 
     # -- for clients ---------------------------------------------------------------------------------------------
 
-    def accept(
-        self,
-        request_id: str,
-        kind: Kind,
-        identities: Sequence[Identity],
-        body: bytes,
-        callbacks: Sequence[str] = (),
-        controller: str = "",
-    ) -> Entry:
-        """See ``accept_each``, for one request."""
-        return self.accept_each([Filing(request_id, kind, identities, body, callbacks, controller)])[0]
+    def accept(self, *filing: Any, **more: Any) -> Entry:
+        """The entry of one request, given as the fields of a ``Filing``; see ``accept_each``."""
+        return self.accept_each([Filing(*filing, **more)])[0]
 
     def accept_each(self, filings: Iterable[Filing]) -> list[Entry]:
         """The entry of each request, durable on return, or none; the existing entry if it was accepted before.
@@ -147,7 +136,10 @@ class Ledger:
         with another body, ``QueueFullError`` if too many wait, and ``StoreError`` if it could not be made durable: then
         none is accepted.
         """
-        arrival = _Arrival([(self._new(filing), tuple(filing.identities)) for filing in filings])
+        now = self._clock()
+        arrival = _Arrival(
+            [(filing.entry(self._key, self._settings, now), People(filing.identities)) for filing in filings]
+        )
         with self._arriving_lock:
             self._arriving.append(arrival)
         with self._lock:
@@ -158,31 +150,6 @@ class Ledger:
         if not isinstance(arrival.outcome, list):
             raise arrival.outcome or StoreError("whether the request was accepted is not known: send it again.")
         return arrival.outcome
-
-    def _new(self, filing: Filing) -> Entry:
-        name, case, settings = check_id(filing.request_id), filing.case, self._settings
-        if filing.kind not in get_args(Kind) or not 1 <= len(filing.identities) <= MOST_IDENTITIES:
-            raise InputError(f"a request must be for erasure or access, and name 1 to {MOST_IDENTITIES:,} identities.")
-        now = self._clock()
-        arrived = case.arrived or now.date()
-        if arrived > now.date():
-            raise InputError("the date of receipt is in the future: correct it.")
-        return Entry(
-            name,
-            filing.kind,
-            State.PENDING,
-            now,
-            now + settings.grace + settings.promise,
-            callbacks=tuple(dict.fromkeys(filing.callbacks)),
-            seal=hmac.new(self._key, name.encode() + b"\n" + filing.body, hashlib.sha256).hexdigest(),
-            controller=filing.controller,
-            asked=Shape.of((who.format, who.value) for who in filing.identities),
-            spelling={who.role: who.steps for who in filing.identities if who.steps},
-            reference=case.reference,
-            arrived=arrived,
-            due=case.due or settings.due_on(arrived),
-            cancel_until=now + settings.grace if settings.grace else None,
-        )
 
     def _accept_together(self, together: list[_Arrival]) -> None:
         """Make all new requests durable with one fsync, and set the outcome of each."""
@@ -235,9 +202,7 @@ class Ledger:
                 raise ConflictError(f"the request is {entry.state.value}: only one that is pending can be cancelled.")
             entry = replace(entry, state=State.CANCELLED, settled=self._clock())
             event = Event(self._clock(), "cancel", by or controller, entry.request_id).as_record()
-            place, _ = self._append([as_record(entry), event])
-            self._settle([(entry, place)])
-            self._index.add_events([event])
+            self._settle([(entry, self._append([as_record(entry), event])[0])])
             return entry
 
     def entry(self, request_id: str, controller: str = "", others: bool = True) -> Entry:
@@ -259,27 +224,24 @@ class Ledger:
 
     def _entry(self, key: str) -> Entry | None:
         """The entry of a key: the live one, or that of the record in ``past``."""
-        for attempt in range(2):
-            try:
-                if (live := self._live.get(key)) is not None:
-                    return live
+        if (live := self._live.get(key)) is not None:
+            return live
+        try:
+            place = self._index.place(key)
+            return None if place is None else entry_of(self._past.record(place))
+        except StoreError:
+            with self._past_lock:  # a purge has moved all records
                 place = self._index.place(key)
                 return None if place is None else entry_of(self._past.record(place))
-            except StoreError:
-                if attempt:
-                    raise
-                with self._past_lock:  # a purge has moved all records
-                    pass
-        return None
 
     def search(self, query: Query) -> Found:
         """A page of requests, and how many there are in all."""
-        keys, total = self._index.search(query, self._today())
+        keys, total = self._index.search(query, self._clock().date())
         return Found([entry for key in keys if (entry := self._entry(key)) is not None], total)
 
     def counts(self, controller: str | None = None) -> Counts:
         """How many requests of a controller, or of all, there are by state."""
-        return self._index.counts(controller, self._today())
+        return self._index.counts(controller, self._clock().date())
 
     def entries(self, controller: str | None = None) -> list[Entry]:
         """All entries, or those of one controller, the oldest first. It reads all of them: see ``search``."""
@@ -307,9 +269,7 @@ class Ledger:
         if what not in DEEDS:
             raise InputError(f"an event must be one of {', '.join(DEEDS)}.")
         with self._past_lock:
-            record = Event(self._clock(), what, by, request_id, model).as_record()
-            self._append([record])
-            self._index.add_events([record])
+            self._append([Event(self._clock(), what, by, request_id, model).as_record()])
 
     def trail(self, what: str = "", by: str = "", request_id: str = "", limit: int = 100, skip: int = 0) -> Trail:
         """A page of the audit trail: the events of a kind, a token or a request, or all; the newest first."""
@@ -348,14 +308,13 @@ class Ledger:
             )
             self._append([{"tombstone": tombstone}, Event(now, "purge", by).as_record()])
             # Some records name a request by its id alone; they go once all requests of that id do.
-            ids = {
-                name for name in (key.partition("/")[0] for key in gone) if gone.issuperset(self._index.keys_of(name))
-            }
+            names = {key.partition("/")[0] for key in gone}
+            leaving = gone | {name for name in names if gone.issuperset(self._index.keys_of(name))}
 
             def stays(record: Mapping[str, Any]) -> bool:
                 if "event" in record:
                     return record["event"] == "purge" or datetime.fromisoformat(record["at"]) >= before
-                return self.files.stays(record) and record.get("request") not in gone | ids
+                return self.files.stays(record) and record.get("request") not in leaving
 
             remove_saved(self._index_path, self._disk)
             try:
@@ -384,9 +343,10 @@ class Ledger:
 
     def overdue(self, now: datetime) -> int:
         """How many of them are past their expected completion."""
-        return sum(self._live[name].expected < now for name in list(self._open))
+        with self._lock:
+            return sum(self._live[name].expected < now for name in self._open)
 
-    def begin(self) -> list[tuple[Entry, tuple[Identity, ...]]]:
+    def begin(self) -> list[tuple[Entry, People]]:
         """All requests that are not settled and past their grace period, from now on in progress, with identities.
 
         Of those that had one, ``past`` says first that they were begun: they cannot be cancelled any more.
@@ -478,22 +438,21 @@ class Ledger:
     # -- internals -----------------------------------------------------------------------------------------------
 
     def save_index(self) -> None:
-        """Save the index, if it has changed by much, so that the next start reads few records of ``past``."""
+        """Save the index, if it has changed by much, so that the next start reads few records of ``past``.
+
+        It must hold nothing but what ``past`` says: not that a file is in doubt, or vouched for, in this run.
+        """
         with self._past_lock, self._lock:
-            if self._unsaved < _UNSAVED or self._is_between:
+            owing, waiting = ([self._live[key] for key in keys] for keys in (self._owing, self._open))
+            if self._unsaved < _UNSAVED or self._is_between or self._settings.vouch or any(e.doubted for e in owing):
                 return
-            owing = [self._live[key] for key in self._owing]
-            more = {"receipts", "doubted"}
             state = {
-                "at": list(self._past.at[:3]),
+                "at": self._past.at[:3],
                 "files": self.files.saved(),
-                "owing": [as_record(e) | {name: sorted(getattr(e, name)) for name in more} for e in owing],
-                "begun": [
-                    e.key for e in map(self._live.get, self._open) if e and e.cancel_until and e.state != "pending"
-                ],
+                "owing": [as_record(e) | {"receipts": [*e.receipts], "doubted": []} for e in owing],
+                "begun": [e.key for e in waiting if e.cancel_until and e.state is State.IN_PROGRESS],
             }
-            image = self._index.image()
-            self._unsaved = 0
+            self._unsaved, image = 0, self._index.image()
         save(self._index_path, self._key, state, image, self._disk)
 
     def _read_past(self) -> tuple[Index, Reading]:
@@ -515,10 +474,8 @@ class Ledger:
         """Make records durable in ``past``; for the holder of its lock."""
         places = self._past.append(records)
         self._unsaved += len(records)
+        self._index.add_events(record for record in records if "event" in record)
         return places
-
-    def _today(self) -> date:
-        return self._clock().date()
 
     def _read_open(self, begun: Collection[str]) -> None:
         for record in self._epochs.found():

@@ -13,21 +13,24 @@ name a request by its :attr:`Entry.key`. In older ledgers they name it by its id
 from __future__ import annotations
 
 import hashlib
+import hmac
+import itertools
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from erasable.core.names import FORMATS, Key, Shape, Spelling, Steps, normalise, read_spelling
 from erasable.errors import InputError
 from erasable.models.core_rows import NamedRows
 from erasable.models.model import Model
 from erasable.operations.requests import Request
-from erasable.service.settings import Role
+from erasable.service.settings import Role, Settings
 
 Kind = Literal["erasure", "access"]
+MOST_IDENTITIES = 100_000  # of one request; and how many may wait before no more are accepted
 
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _DIGITS = {"sha256": 64, "sha1": 40, "md5": 32}
@@ -91,6 +94,25 @@ class Identity:
         spelt = self.spelt
         may_be_bytes = self.format == "raw" and spelt != spelt.lower() and _HEXADECIMAL.fullmatch(spelt)
         return [(self.format, spelt), *([(_BYTES, spelt.lower())] if may_be_bytes else [])]
+
+
+class People(tuple[Identity, ...]):
+    """Identities that are written down, and sent to another process, in runs of one kind: many cost little."""
+
+    __slots__ = ()
+
+    def runs(self) -> list[tuple[str, str, Steps, list[str]]]:
+        """Role, format, steps and values of each run."""
+        grouped = itertools.groupby(self, lambda who: (who.role, who.format, who.steps))
+        return [(*kind, [who.value for who in run]) for kind, run in grouped]
+
+    @classmethod
+    def read(cls, runs: Iterable[Any]) -> People:
+        """The identities of some runs."""
+        return cls(Identity(role, format, value, steps) for role, format, steps, values in runs for value in values)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return People.read, (self.runs(),)
 
 
 def _raw(value: str, kind: type | None) -> Key | None:
@@ -208,7 +230,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Filing:
-    """A request as it is filed; see ``Ledger.accept``."""
+    """A request as it is filed; see ``Ledger.accept_each``."""
 
     request_id: str
     kind: Kind
@@ -217,6 +239,30 @@ class Filing:
     callbacks: Sequence[str] = ()
     controller: str = ""
     case: Case = Case()
+
+    def entry(self, key: bytes, settings: Settings, now: datetime) -> Entry:
+        """The entry of the request; ``InputError`` if it cannot be accepted."""
+        name, case, arrived = check_id(self.request_id), self.case, self.case.arrived or now.date()
+        if self.kind not in get_args(Kind) or not 1 <= len(self.identities) <= MOST_IDENTITIES:
+            raise InputError(f"a request must be for erasure or access, and name 1 to {MOST_IDENTITIES:,} identities.")
+        if arrived > now.date():
+            raise InputError("the date of receipt is in the future: correct it.")
+        return Entry(
+            name,
+            self.kind,
+            State.PENDING,
+            now,
+            now + settings.grace + settings.promise,
+            callbacks=tuple(dict.fromkeys(self.callbacks)),
+            seal=hmac.new(key, name.encode() + b"\n" + self.body, hashlib.sha256).hexdigest(),
+            controller=self.controller,
+            asked=Shape.of((who.format, who.value) for who in self.identities),
+            spelling={who.role: who.steps for who in self.identities if who.steps},
+            reference=case.reference,
+            arrived=arrived,
+            due=case.due or settings.due_on(arrived),
+            cancel_until=now + settings.grace if settings.grace else None,
+        )
 
 
 @dataclass(frozen=True)
@@ -295,7 +341,7 @@ def check_id(request_id: str) -> str:
     return request_id.lower()
 
 
-def as_record(entry: Entry, identities: tuple[Identity, ...] = ()) -> dict[str, Any]:
+def as_record(entry: Entry, identities: People | None = None) -> dict[str, Any]:
     """An entry as JSON values, with identities only if they are given. Receipts are records of their own."""
     record: dict[str, Any] = {
         "request": entry.key,
@@ -317,13 +363,13 @@ def as_record(entry: Entry, identities: tuple[Identity, ...] = ()) -> dict[str, 
     case = {"reference": entry.reference, "arrived": entry.arrived, "due": entry.due}
     case["cancel_until"] = entry.cancel_until
     record |= {name: value if isinstance(value, str) else value.isoformat() for name, value in case.items() if value}
-    if identities:
-        record["identities"] = [[who.role, who.format, who.value, *filter(None, [who.steps])] for who in identities]
+    if identities is not None:
+        record["named"] = identities.runs()
     return record
 
 
-def from_record(record: dict[str, Any]) -> tuple[Entry, tuple[Identity, ...]]:
-    """The entry and identities that :func:`as_record` wrote."""
+def from_record(record: dict[str, Any]) -> tuple[Entry, People]:
+    """The entry and identities that :func:`as_record` wrote; older versions wrote down each identity by itself."""
     settled = record["settled"]
     entry = Entry(
         record["request"].partition("/")[0],
@@ -344,7 +390,8 @@ def from_record(record: dict[str, Any]) -> tuple[Entry, tuple[Identity, ...]]:
         due=date.fromisoformat(record["due"]) if "due" in record else None,
         cancel_until=datetime.fromisoformat(record["cancel_until"]) if "cancel_until" in record else None,
     )
-    return entry, tuple(Identity(*who) for who in record.get("identities", ()))
+    older = People(Identity(*who) for who in record.get("identities", ()))
+    return entry, older or People.read(record.get("named", ()))
 
 
 def entry_of(record: dict[str, Any]) -> Entry:

@@ -23,7 +23,7 @@ from erasable.operations.requests import Request
 from erasable.service.ledger import Ledger
 from erasable.service.lineage import Erased, Origin
 from erasable.service.model_files import Verified
-from erasable.service.requests import Entry, Erasure, Identity, State
+from erasable.service.requests import Entry, Erasure, Identity, People, State
 from erasable.service.rounds import FairLock
 from erasable.service.settings import Settings
 from erasable.service.suppression import ListedPeople, SuppressionList
@@ -90,8 +90,8 @@ class Worker:
         self._listed = copy(suppression)  # all who were erased by earlier runs, without erasures in progress
         self._list_found = [0, ""] if suppression is None else suppression.position
         self._list_is_ahead = suppression is not None and self._list_found != ledger.files.list_position
-        self._access: dict[str, tuple[datetime, tuple[Identity, ...]]] = {}
-        self._unsigned: dict[str, tuple[Identity, ...]] = {}  # of erasures that owe receipts; in memory only
+        self._access: dict[str, tuple[datetime, People]] = {}
+        self._unsigned: dict[str, People] = {}  # of erasures that owe receipts; in memory only
         self._failed: set[str] = set()  # models that could not sign the last time
         self._replayed: dict[str, str] = {}  # for foreign files, the checksum after the list was replayed
         self.changing, self._signing = FairLock(), FairLock()  # held while models change, and while receipts are signed
@@ -108,7 +108,7 @@ class Worker:
             self._access = {name: held for name, held in self._access.items() if held[0] > now}
             work = self._ledger.begin()
             try:
-                named = tuple(who for entry, identities in work if entry.kind == "erasure" for who in identities)
+                named = People(who for entry, identities in work if entry.kind == "erasure" for who in identities)
                 if named:
                     self._forget(named, now)
             except BaseException:
@@ -122,7 +122,7 @@ class Worker:
             self._ledger.complete([entry.key for entry, _ in work], tuple(self._files), self._suppression)
         return len(work)
 
-    def _forget(self, named: tuple[Identity, ...], now: datetime) -> None:
+    def _forget(self, named: People, now: datetime) -> None:
         if self._suppression is not None:
             self._suppression.add(named, now)
         for file in self._files.values():

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from erasable.audit.receipts import check_receipt
 from erasable.service.http.erasures import Lines, Object
 from erasable.service.http.problems import Refused
-from erasable.service.ledger import MOST_IDENTITIES
+from erasable.service.requests import MOST_IDENTITIES
 from tests.service.http.conftest import PEOPLE
 from tests.waiting import until
 

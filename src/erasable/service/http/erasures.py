@@ -22,8 +22,7 @@ from starlette.concurrency import run_in_threadpool
 from erasable.service.http.opendsr import Name, RequestId, rfc3339
 from erasable.service.http.problems import Refused
 from erasable.service.http.site import Eraser, Site, TheSite, needs
-from erasable.service.ledger import MOST_IDENTITIES
-from erasable.service.requests import Case, Entry
+from erasable.service.requests import MOST_IDENTITIES, Case, Entry
 from erasable.service.tokens import Token
 
 _GATHERED = 2**18  # bytes that are read in a thread at a time
