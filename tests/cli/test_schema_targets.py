@@ -14,7 +14,7 @@ from erasable.errors import ErasableError
 from erasable.estimators import TableEncoder
 from erasable.schemas import Role, Schema
 from tests.cli.session import read_csv, refused, said
-from tests.schemas.raw import columns, frames, table, write
+from tests.schemas.raw import columns, frames, table, town_and_size, write
 
 DRAFT = ["--target", "price", "--id", "row_id", "--subject", "person", "--ignore", "outcome", "--k", "5"]
 LEARN = ["--schema", "schema.toml", "--threshold", "0.2", "-o", "m.erasable"]
@@ -216,3 +216,32 @@ def test_points_that_are_no_decimal_points_are_no_numbers(folder, capsys):
     assert said(capsys)["cells"] == {"x": {"unparsable": 1}, "day": {"missing": 1}}
     assert run([*check, "--thousands", "."]) == 0
     assert said(capsys)["cells"] == {"x": {"clipped": 1}, "day": {"missing": 1}}
+
+
+def test_crosses_are_suggested_or_taken_and_their_gains_are_in_no_file(folder, capsys):
+    """The price is that of the size in some towns, and the opposite in others; a model with the cross forgets."""
+    town_and_size().to_csv("homes.csv", index=False)
+    known = ["homes.csv", "--target", "price", "--id", "row"]
+    assert run(["schema", *known, "-o", "plain.toml"]) == 0
+    said_first = capsys.readouterr().out
+    assert "town × size: " in said_first
+    text = Path("plain.toml").read_text(encoding="utf-8")
+    assert '# [[crosses]]\n# columns = ["town", "size"]' in text
+    assert Schema.load("plain.toml").crosses == ()
+    assert run(["schema", *known, "--crosses", "2", "-o", "crossed.toml", "--json"]) == 0
+    told = said(capsys)
+    (found,) = told["crosses"]
+    assert (found["columns"], found["taken"]) == (["town", "size"], True)
+    assert 0.1 < found["gain"] < 1
+    assert set(told["notes"]) == {"row", "town", "size", "age", "colour", "price", "town×size"}
+    taken = Path("crossed.toml").read_text(encoding="utf-8")
+    assert "gain" not in taken
+    assert f"{found['gain']:.3f}" not in taken
+    assert Schema.load("crossed.toml").crosses[0].columns == ("town", "size")
+    assert run(["schema", *known, "--crosses", "0", "-o", "none.toml"]) == 0
+    assert "[[crosses]]" not in Path("none.toml").read_text(encoding="utf-8")
+    assert run(["learn", "homes.csv", "--schema", "crossed.toml", "-o", "m.erasable"]) == 0
+    for command in (["forget", "m.erasable", "--id", "r1"], ["verify", "m.erasable"]):
+        assert run(command) == 0
+    with refused(capsys, folder) as refuse:
+        refuse(["schema", "homes.csv", "--show", "--crosses", "2"], 2, "--crosses is for a draft")

@@ -6,6 +6,7 @@ import datetime
 import gzip
 import random
 
+import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -71,3 +72,12 @@ def frames(found):
     yield "pandas", found.to_pandas()
     yield "polars", pl.from_arrow(found)
     yield "objects", pd.DataFrame(found.to_pydict(), dtype=object)
+
+
+def town_and_size(n=3000, seed=0):
+    """The price depends on town and size together, and on the age alone; the colour is noise."""
+    rng = np.random.default_rng(seed)
+    town, size, age = rng.choice(list("abcd"), n), rng.integers(0, 100, n), rng.integers(0, 60, n)
+    together = np.where(np.isin(town, ["a", "b"]), size, 100 - size)
+    frame = {"town": town, "size": size, "age": age, "colour": rng.choice(["red", "blue", "green"], n)}
+    return pd.DataFrame({**frame, "price": together + age + rng.normal(0, 5, n), "row": [f"r{i}" for i in range(n)]})

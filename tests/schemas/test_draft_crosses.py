@@ -12,21 +12,13 @@ import scipy.sparse as sp
 from erasable import ErasableRegressor, verify
 from erasable.errors import ConfigurationError
 from erasable.operations.schemas import draft_table
-from erasable.schemas import Cross, Schema, draft_schema
+from erasable.schemas import Cross, Role, Schema, draft_schema
 from erasable.schemas.draft_crosses import _gain, _ridge, propose_crosses
-
-
-def made(n=3000, seed=0):
-    """The price depends on town and size together, and on the age alone; the colour is noise."""
-    rng = np.random.default_rng(seed)
-    town, size, age = rng.choice(list("abcd"), n), rng.integers(0, 100, n), rng.integers(0, 60, n)
-    together = np.where(np.isin(town, ["a", "b"]), size, 100 - size)
-    frame = {"town": town, "size": size, "age": age, "colour": rng.choice(["red", "blue", "green"], n)}
-    return pd.DataFrame({**frame, "price": together + age + rng.normal(0, 5, n), "row": [f"r{i}" for i in range(n)]})
+from tests.schemas.raw import town_and_size
 
 
 def test_the_pair_that_matters_is_found_in_any_order_of_rows_and_blocks():
-    found = made()
+    found = town_and_size()
     draft = draft_schema(found, target="price", id="row", crosses=4)
     assert draft.schema.crosses == (Cross(columns=("town", "size"), bins=8),)
     assert 0.1 < draft.crosses[0].gain < 1
@@ -40,7 +32,7 @@ def test_the_pair_that_matters_is_found_in_any_order_of_rows_and_blocks():
 
 
 def test_labels_of_several_classes_and_of_two():
-    found = made()
+    found = town_and_size()
     high = np.where(found["price"] > found["price"].median(), "high", "low")
     thirds = np.array(["low", "middle", "high"])[pd.qcut(found["price"], 3, labels=False)]
     for labels in (high, thirds):
@@ -51,13 +43,13 @@ def test_labels_of_several_classes_and_of_two():
 
 def test_a_pair_that_one_person_has_many_rows_of_is_none():
     """All rows with a dependence belong to one subject: the others show none."""
-    found = made()
-    noise = found.assign(price=np.random.default_rng(1).normal(0, 30, len(found)), who=found["row"])
-    own = found.assign(who="somebody")
-    both = pd.concat([noise, own], ignore_index=True)
-    alone = draft_schema(both.drop(columns="who"), target="price", id="row", crosses=2).schema
-    assert alone.crosses
-    assert not draft_schema(both, target="price", id="row", subject="who", crosses=2).schema.crosses
+    found = town_and_size()
+    noise = found.assign(price=np.random.default_rng(1).normal(60, 30, len(found)), who=found["row"])
+    both = pd.concat([noise, found.assign(who="somebody")], ignore_index=True)
+    rows = draft_schema(both, target="price", id="row", ignore=["who"]).schema
+    people = Schema([Role(name="who", role="subject") if c.name == "who" else c for c in rows.columns])
+    assert propose_crosses(rows, [both], 2, k=20)
+    assert not propose_crosses(people, [both], 2, k=20)
 
 
 def test_cells_of_fewer_than_k_subjects_count_for_nothing():
@@ -75,12 +67,13 @@ def test_gains_are_those_of_a_slow_computation():
     left[places == 2] += 1
     gains, kept = [], np.arange(500) < 300
     for h in (0, 1):
-        before = after = 0.0
+        before = after = squares = 0.0
         for cell in range(5):
             own, other = left[(places == cell) & (half == h) & kept], left[(places == cell) & (half != h)]
             shift = own.sum(axis=0) / (len(own) + 10)
             before, after = before + np.square(other).sum(), after + np.square(other - shift).sum()
-        gains.append(before - after)
+            squares += sum((np.square(row) - np.square(row - shift)).sum() ** 2 for row in other)
+        gains.append(before - after - np.sqrt(squares))
     assert np.isclose(_gain(places, 5, left, half, kept, 20), 2 * min(gains))
 
 
@@ -96,16 +89,16 @@ def test_large_crosses_are_hashed_and_rows_too_few_give_none():
     rng = np.random.default_rng(0)
     left, right = rng.integers(0, 40, 9000), rng.integers(0, 41, 9000)
     together = (left % 2) * (right % 2)
-    found = made(9000).assign(left=[f"l{i}" for i in left], right=[f"r{i}" for i in right], price=together)
+    found = town_and_size(9000).assign(left=[f"l{i}" for i in left], right=[f"r{i}" for i in right], price=together)
     schema = draft_schema(found, target="price", id="row", k=5).schema
-    (pair,) = propose_crosses(schema, [found], 1, k=1, bins=8)
+    (pair,) = propose_crosses(schema, [found], 1, k=1)
     assert (pair.cross.columns, pair.cross.hashed) == (("left", "right"), 1024)
-    assert propose_crosses(schema, [found[:70]], 3, k=20, bins=8) == []
-    assert propose_crosses(schema, [], 3, k=20, bins=8) == []
+    assert propose_crosses(schema, [found[:70]], 3, k=20) == []
+    assert propose_crosses(schema, [], 3, k=20) == []
 
 
 def test_models_with_the_crosses_and_their_moments_forget():
-    found = made()
+    found = town_and_size()
     schema = draft_schema(found, target="price", id="row", crosses=1).schema
     assert set(schema.moments) == {"town", "size", "age", "colour", "town×size"}
     y = found["price"].clip(*schema.target_range[0])
@@ -120,7 +113,7 @@ def test_models_with_the_crosses_and_their_moments_forget():
 
 
 def test_files_get_suggestions_as_comments_and_pipes_none(tmp_path):
-    found = made()
+    found = town_and_size()
     found.to_csv(tmp_path / "t.csv", index=False)
     draft = draft_table(tmp_path / "t.csv", target="price", id="row")
     assert not draft.schema.crosses

@@ -216,16 +216,6 @@ def _codes(group: Group, own: Bounds) -> list[int]:
     return list(np.flatnonzero(fit).tolist())
 
 
-def _codes_of_all(column: Column, own: Bounds) -> list[int]:
-    """The codes whose features lie within the bounds in every group, where these join 1, 2, 4, ... codes."""
-    (first, mine), *coarser = _groups(column, own)
-    codes = _codes(first, mine)
-    for group, of_runs in coarser:
-        runs, run = set(_codes(group, of_runs)), group.run  # type: ignore[attr-defined]
-        codes = [code for code in codes if code // run in runs]
-    return codes
-
-
 def _decode_column(column: Column, row: Bounds) -> DecodedCell:
     """The cell that the features of a column stand for."""
     own = row[: column.own_width]
@@ -255,7 +245,7 @@ def _decode_present(column: Column, own: Bounds) -> DecodedCell | None:
             return DecodedCell("a text, whose words were hashed and are not stored")
         case Vector():
             return _decode_vector(column, own)
-    codes = _codes_of_all(column, own)
+    codes = _codes(column.groups[0], own[: column.groups[0].width])  # further groups join codes: they add nothing
     if not codes:
         return None
     match column:

@@ -114,7 +114,7 @@ class Draft:
         return replace(self, suggested=tuple(self._propose(blocks, _SUGGESTED)))
 
     def _propose(self, blocks: Iterable[Any], n: int) -> list[ProposedCross]:
-        return propose_crosses(self.schema, blocks, n, k=self.k, bins=max(8, self.bins // 2))
+        return propose_crosses(self.schema, blocks, n, k=self.k)
 
     def with_selection(self, blocks: Iterable[Any]) -> Draft:
         """The draft with moments and class shares for independent selection, from the same rows read again."""

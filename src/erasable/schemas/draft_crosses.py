@@ -26,9 +26,10 @@ from erasable.schemas.schema import Role, Schema
 
 _MOST_ROWS = 20_000  # of the sample
 _MOST_PLACES = 1024  # of a cross
-_LEAST_GAIN = 2.0**-11  # of the variance, for a pair to be proposed
+_BINS = (8, 16, 32)  # of a number in a cross
+_LEAST_GAIN = 2.0**-12  # of the variance, for a pair to be proposed
 _KEPT_SHARE, _FEWEST_KEPT = 10, 2_000  # of the rows, about what models keep
-_FIRST = 60  # pairs that are judged again after each choice
+_FIRST = 400  # crosses that are judged again after each choice
 _MOST_COLUMNS = 100  # that are paired
 _ROUNDS = 60  # of conjugate gradients
 _RIDGE, _SHRINKAGE = 1.0, 10.0
@@ -42,7 +43,7 @@ class ProposedCross(NamedTuple):
     gain: float
 
 
-def propose_crosses(schema: Schema, blocks: Iterable[Any], n: int, *, k: int, bins: int) -> list[ProposedCross]:
+def propose_crosses(schema: Schema, blocks: Iterable[Any], n: int, *, k: int) -> list[ProposedCross]:
     """The n pairs of columns that help most, each after those before it; fewer where no others help.
 
     Parameters
@@ -51,46 +52,44 @@ def propose_crosses(schema: Schema, blocks: Iterable[Any], n: int, *, k: int, bi
         The table that the schema was drafted from, of which one block is held at a time.
     k : int
         How many subjects of each half must have a cell for it to count.
-    bins : int
-        At most so many bins of a number in a cross.
 
     Notes
     -----
-    The sample depends on the rows alone, not on their order or blocks. *Cost*: memory for 20,000 rows; each pair of the
-    first 100 columns that have codes is judged once, and the best 60 again after each choice.
+    The sample depends on the rows alone, not on their order or blocks. Numbers are tried with 8, 16 and 32 bins.
+    *Cost*: memory for 20,000 rows; each pair of the first 100 columns that have codes is judged once, and the best 400
+    again after each choice.
     """
     coded = [c for c in schema.features if c.n_codes is not None and c.n_codes > 1][:_MOST_COLUMNS]
     sample = _draw(schema, blocks, [c.name for c in coded], k)
     if sample is None or n < 1:
         return []
-    candidates = [_cross(pair, schema, bins) for pair in combinations(coded, 2)]
-    places = {cross.name: sample.places(cross, schema) for cross in candidates}
+    candidates = [cross for pair in combinations(coded, 2) for cross in _crosses(pair, schema)]
     chosen: list[ProposedCross] = []
     features = [sample.rows]
     while candidates and len(chosen) < n:
         left = _left_over(sp.hstack(features, format="csr"), sample.answers, sample.half)
-        gains = np.array([_gain(*places[c.name], left, sample.half, sample.kept, k) for c in candidates])
+        gains = np.array([_gain(*sample.places(c, schema), left, sample.half, sample.kept, k) for c in candidates])
         gains /= sample.variance
         order = np.argsort(-gains, kind="stable")
         best, gain = candidates[order[0]], float(gains[order[0]])
         if gain < _LEAST_GAIN:
             break
         chosen.append(ProposedCross(best, gain))
-        own, width = places[best.name]
-        shape = (len(own), width)
-        features.append(sp.csr_array((np.ones(len(own)), (np.arange(len(own)), own)), shape=shape))
-        candidates = [candidates[j] for j in order[1 : _FIRST + 1]]
+        own, width = sample.places(best, schema)
+        features.append(sp.csr_array((np.ones(len(own)), (np.arange(len(own)), own)), shape=(len(own), width)))
+        candidates = [candidates[j] for j in order if candidates[j].columns != best.columns][:_FIRST]
     return chosen
 
 
-def _cross(pair: Sequence[Any], schema: Schema, bins: int) -> Cross:
-    """The cross of two columns, with a bounded number of places."""
+def _crosses(pair: Sequence[Any], schema: Schema) -> list[Cross]:
+    """The crosses of two columns, with fewer and more bins of numbers, and a bounded number of places."""
     names = (pair[0].name, pair[1].name)
-    joined = bins if any(isinstance(c, Number) and (c.n_codes or 0) > bins for c in pair) else None
-    cross = Cross(columns=names, bins=joined)
-    if cross.width(schema.by_name) <= _MOST_PLACES:
-        return cross
-    return Cross(columns=names, bins=joined, hashed=_MOST_PLACES)
+    most = max((c.n_codes or 0 for c in pair if isinstance(c, Number)), default=0)
+    found = []
+    for bins in [*(b for b in _BINS if b < most), None][: len(_BINS)]:
+        width = Cross(columns=names, bins=bins).width(schema.by_name)
+        found.append(Cross(columns=names, bins=bins, hashed=_MOST_PLACES if width > _MOST_PLACES else None))
+    return found
 
 
 # -- the sample --------------------------------------------------------------------------------------------------------
@@ -239,15 +238,17 @@ def _ridge(rows: Any, answers: Float64s) -> Float64s:
 
 
 def _gain(places: Array, width: int, left: Float64s, half: Array, kept: Booleans, k: int) -> float:
-    """Twice the smaller of two: by how much the cells of a cross in one half lower the squared error of the other."""
-    count = [np.bincount(places[half == h], minlength=width) for h in (0, 1)]
-    enough = np.minimum(*count) >= k
-    gains = [0.0, 0.0]
+    """Twice the smaller of two: by how much the cells of a cross in one half lower the squared error of the other.
+
+    Of each, its standard error is taken off, so that chance alone seldom leaves anything.
+    """
+    enough = np.min([np.bincount(places[half == h], minlength=width) for h in (0, 1)], axis=0) >= k
+    gains = []
     for h in (0, 1):
         own, other = (half == h) & kept, half != h
-        few = np.bincount(places[own], minlength=width)
-        for column in left.T:
-            shift = np.bincount(places[own], weights=column[own], minlength=width) / (few + _SHRINKAGE)
-            sums = np.bincount(places[other], weights=column[other], minlength=width)
-            gains[h] += float((2.0 * shift * sums - np.square(shift) * count[1 - h])[enough].sum())
+        few = np.bincount(places[own], minlength=width) + _SHRINKAGE
+        sums = [np.bincount(places[own], weights=column[own], minlength=width) for column in left.T]
+        shifts = np.where(enough, np.array(sums) / few, 0.0)[:, places[other]].T
+        of_rows = (shifts * (2.0 * left[other] - shifts)).sum(axis=1)
+        gains.append(float(of_rows.sum() - np.sqrt(np.square(of_rows).sum())))
     return 2.0 * min(gains)
