@@ -32,6 +32,7 @@ from sklearn.preprocessing import StandardScaler
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.datasets import correlated, local_sets, margin, small_sets
 from benchmarks.defaults import defaults
+from benchmarks.drafts import drafts
 from benchmarks.engines import as_text as as_engines_text
 from benchmarks.engines import measured as measured_engines
 from benchmarks.files import file_growth, measure, streaming
@@ -413,6 +414,7 @@ SECTIONS = {
     "service": service,
     "scan": scanning,
     "schema": schemas,
+    "drafts": drafts,
     "orders": orders,
     "planning": planning,
     "worst_case": worst_case,
