@@ -1,4 +1,4 @@
-"""The selector selects what the literal loop in rationals selects: for any block, any chunk, any factor."""
+"""The selector selects what the literal loop in rationals selects: dense or sparse, any block, chunk and factor."""
 
 from __future__ import annotations
 
@@ -7,45 +7,52 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from hypothesis import event, given
 from hypothesis import strategies as st
-from scipy.sparse import csr_array
 
 import erasable.core.deciding as deciding
+import erasable.core.sparse_deciding as sparse_deciding
+from erasable.core.arrays import stacked
 from erasable.core.deciding import Factor, factor, gram_error
-from erasable.core.grid import Grid, to_grid
+from erasable.core.grid import Grid, dense_rows, sparse_rows, to_grid
 from erasable.core.selector import GridRows, RawRows, select
 from erasable.core.sums import add_rows, empty_gram, symmetric
 from tests import oracle
+from tests.core.test_grid_sparse import as_sparse, assert_sparse_grid_rows
 from tests.strategies import problems
 
 SIZES = st.sampled_from([None, 1, 2, 3, 7, 50])
+both = pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
 
 
 def run(X, grid, units, tau, *, learnt=None, on_grid=False, **sizes):
-    """The selection, and the H it leaves, starting from the rows ``learnt``."""
-    H = empty_gram(grid, units)
-    n = 0
+    """The selection from dense or sparse rows, and the H it leaves, starting from the dense rows ``learnt``."""
+    H, n = empty_gram(grid, units), 0
     if learnt is not None:
-        add_rows(H, learnt)
+        add_rows(H, sparse_rows(learnt, grid) if sp.issparse(X) else learnt, 1.0, grid)
         n = len(learnt)
-    rows = GridRows(to_grid(np.asarray(X), grid), grid) if on_grid else RawRows(X, grid)
-    found = select(rows, H, n, grid=grid, units=units, tau=tau, **sizes)
-    return found, H
+    rows = GridRows(to_grid(X, grid), grid) if on_grid else RawRows(X, grid)
+    assert rows.sparse is sp.issparse(X)
+    return select(rows, H, n, grid=grid, units=units, tau=tau, **sizes), H
 
 
 def assert_selects_as_the_oracle(X, grid, units, tau, *, learnt=None, forced=None, **options):
     found, H = run(X, grid, units, tau, learnt=learnt, forced=forced, **options)
-    G = to_grid(np.asarray(X), grid)
+    G = to_grid(X.toarray() if sp.issparse(X) else X, grid)
     exact = oracle.gram_matrix([] if learnt is None else learnt.tolist(), units, grid.n_columns)
     expected = oracle.select(G.tolist(), exact, tau, forced)
     assert found.index.tolist() == expected
     assert symmetric(H).tolist() == exact
     if expected:
-        chosen = np.concatenate(found.batches)
+        chosen = stacked(found.batches)
+        if sp.issparse(X):
+            assert_sparse_grid_rows(chosen, grid)
+            chosen = dense_rows(chosen, grid)
+        else:
+            assert chosen.dtype == grid.dtype
+            assert not any(np.shares_memory(batch, X) for batch in found.batches)
         assert (chosen == G[expected]).all()
-        assert chosen.dtype == grid.dtype
-        assert not any(np.shares_memory(batch, X) for batch in found.batches)
     d = found.decisions
     assert d.screened + d.certified + d.enclosed + d.exact == len(G)
     return found
@@ -57,19 +64,34 @@ def parts(problem):
     return np.array(batch.X), grid, round(setting.capacity * 4**setting.bits), setting.threshold
 
 
-@given(problems(), SIZES, SIZES, st.booleans())
-def test_selection_is_that_of_the_literal_loop(problem, block, chunk, on_grid):
-    found = assert_selects_as_the_oracle(*parts(problem), block_rows=block, chunk_rows=chunk, on_grid=on_grid)
+@st.composite
+def cases(draw, **options):
+    """The parts of a problem, for dense rows and for sparse ones."""
+    X, *rest = parts(draw(problems(**options)))
+    return {False: (X, *rest), True: (draw(as_sparse(X)), *rest)}
+
+
+def coarse(patch, sparse, eta):
+    """Let the error of leverages be bounded by this."""
+    patch.setattr(*((sparse_deciding, "sparse_gram_error") if sparse else (deciding, "gram_error")), lambda *_: eta)
+
+
+@both
+@given(case=cases(), block=SIZES, chunk=SIZES, on_grid=st.booleans())
+def test_selection_is_that_of_the_literal_loop(sparse, case, block, chunk, on_grid):
+    found = assert_selects_as_the_oracle(*case[sparse], block_rows=block, chunk_rows=chunk, on_grid=on_grid)
     for level in ("screened", "enclosed", "exact"):
         if getattr(found.decisions, level):
             event(level)
 
 
-@given(problems(max_rows=16), st.integers(0, 8), SIZES, SIZES)
-def test_selection_goes_on_from_rows_learnt_before(problem, n, block, chunk):
+@both
+@given(problem=problems(max_rows=16), n=st.integers(0, 8), block=SIZES, chunk=SIZES)
+def test_selection_goes_on_from_rows_learnt_before(sparse, problem, n, block, chunk):
     X, grid, units, tau = parts(problem)
-    learnt = to_grid(X[: n % len(X)], grid)
-    assert_selects_as_the_oracle(X[n % len(X) :], grid, units, tau, learnt=learnt, block_rows=block, chunk_rows=chunk)
+    learnt, rest = to_grid(X[: n % len(X)], grid), X[n % len(X) :]
+    rest = sp.csr_array(rest) if sparse else rest
+    assert_selects_as_the_oracle(rest, grid, units, tau, learnt=learnt, block_rows=block, chunk_rows=chunk)
 
 
 @st.composite
@@ -77,27 +99,33 @@ def forced_problems(draw):
     """A problem, rows of it that are forced, and sometimes a threshold that nothing else is above."""
     X, grid, units, tau = parts(draw(problems(max_rows=16)))
     forced = draw(st.lists(st.booleans(), min_size=len(X), max_size=len(X)))
-    return (X, grid, units, draw(st.sampled_from([tau, tau, math.inf]))), np.array(forced)
+    rest = grid, units, draw(st.sampled_from([tau, tau, math.inf]))
+    return {False: (X, *rest), True: (sp.csr_array(X), *rest)}, np.array(forced)
 
 
-@given(forced_problems(), SIZES, SIZES, st.booleans())
-def test_forced_rows_are_selected_in_their_turn(problem, block, chunk, on_grid):
+@both
+@given(problem=forced_problems(), block=SIZES, chunk=SIZES, on_grid=st.booleans())
+def test_forced_rows_are_selected_in_their_turn(sparse, problem, block, chunk, on_grid):
     case, forced = problem
-    assert_selects_as_the_oracle(*case, forced=forced, block_rows=block, chunk_rows=chunk, on_grid=on_grid)
+    assert_selects_as_the_oracle(*case[sparse], forced=forced, block_rows=block, chunk_rows=chunk, on_grid=on_grid)
 
 
-@given(forced_problems(), SIZES, st.sampled_from([1e-6, 0.1, 1e6]))
-def test_forced_rows_are_selected_whoever_decides(problem, chunk, eta):
+@both
+@given(problem=forced_problems(), chunk=SIZES, eta=st.sampled_from([1e-6, 0.1, 1e6]))
+def test_forced_rows_are_selected_whoever_decides(sparse, problem, chunk, eta):
     case, forced = problem
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(deciding, "gram_error", lambda *_: eta)
-        assert_selects_as_the_oracle(*case, forced=forced, chunk_rows=chunk)
+        coarse(patch, sparse, eta)
+        assert_selects_as_the_oracle(*case[sparse], forced=forced, chunk_rows=chunk)
 
 
-def test_an_infinite_threshold_needs_no_factor(monkeypatch):
+@both
+def test_an_infinite_threshold_needs_neither_factor_nor_inverse(sparse, monkeypatch):
     monkeypatch.setattr(deciding, "factor", None)
+    monkeypatch.setattr(sparse_deciding, "invert", None)
     X, grid = np.zeros((100, 3)), Grid(3)
     X[::2] = [1.0, -2.0, 0.5]
+    X = sp.csr_array(X) if sparse else X
     forced = np.arange(100) % 10 < 2
     found = assert_selects_as_the_oracle(X, grid, 2**30, math.inf, forced=forced, block_rows=7, chunk_rows=3)
     assert len(found.index) == 20
@@ -105,34 +133,38 @@ def test_an_infinite_threshold_needs_no_factor(monkeypatch):
     assert found.batches == []
 
 
-@given(problems(max_rows=14), SIZES, st.sampled_from([1e-6, 0.1, 0.49, 0.5, 3.0, 1e6]))
-def test_a_larger_error_bound_changes_who_decides_and_nothing_else(problem, chunk, eta):
+@both
+@given(case=cases(max_rows=14), chunk=SIZES, eta=st.sampled_from([1e-6, 0.1, 0.49, 0.5, 3.0, 1e6]))
+def test_a_larger_error_bound_changes_who_decides_and_nothing_else(sparse, case, chunk, eta):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(deciding, "gram_error", lambda *_: eta)
-        found = assert_selects_as_the_oracle(*parts(problem), chunk_rows=chunk)
-    if (
-        eta >= 1e6 and parts(problem)[3] > 0.0
-    ):  # then float64 decides nothing, except against equals of a row decided against exactly
+        coarse(patch, sparse, eta)
+        found = assert_selects_as_the_oracle(*case[sparse], chunk_rows=chunk)
+    # Without bounds float64 decides nothing, except against equals of a row that was decided against exactly.
+    if eta >= 1e6 and case[sparse][3] > 0.0 and not sparse:
         d = found.decisions
         assert d.enclosed + d.exact >= len(found.index) + (d.certified > 0)
 
 
-@given(problems(max_rows=14), SIZES)
-def test_without_any_factor_every_row_is_decided_exactly(problem, chunk):
-    X, grid, units, tau = parts(problem)
+@both
+@given(case=cases(max_rows=14), chunk=SIZES)
+def test_without_a_factor_or_an_inverse_every_row_is_decided_exactly(sparse, case, chunk):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(deciding, "factor", lambda *_: None)
-        found = assert_selects_as_the_oracle(X, grid, units, tau, chunk_rows=chunk)
+        patch.setattr(sparse_deciding, "invert", lambda *_: None)
+        found = assert_selects_as_the_oracle(*case[sparse], chunk_rows=chunk)
     d = found.decisions
     assert d.screened == 0
-    assert tau == 0.0 or d.enclosed + d.exact >= len(found.index) + (d.certified > 0)
+    assert case[sparse][3] == 0.0 or d.enclosed + d.exact >= len(found.index) + (d.certified > 0)
 
 
-@given(problems(), SIZES, SIZES)
-def test_without_screening_the_selection_is_the_same(problem, block, chunk):
+@both
+@given(case=cases(), block=SIZES, chunk=SIZES)
+def test_without_screening_the_selection_is_the_same(sparse, case, block, chunk):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(deciding, "screen", lambda *_, **__: None)
-        assert_selects_as_the_oracle(*parts(problem), block_rows=block, chunk_rows=chunk)
+        patch.setattr(sparse_deciding, "may_exceed", lambda G, *_: np.ones(G.shape[0], dtype=bool))
+        found = assert_selects_as_the_oracle(*case[sparse], block_rows=block, chunk_rows=chunk)
+    assert found.decisions.screened == 0
 
 
 @given(problems(max_rows=16), SIZES)
@@ -259,7 +291,7 @@ def test_every_level_of_certainty_is_reached(stream):
 
 def test_containers_select_the_same(stream):
     X, grid, units, tau, expected = stream
-    for variant in (np.asfortranarray(X), csr_array(X), X.copy()[::-1][::-1]):
+    for variant in (np.asfortranarray(X), sp.csr_array(X), X.copy()[::-1][::-1]):
         found, _ = run(variant, grid, units, tau, block_rows=33, chunk_rows=10)
         assert found.index.tolist() == expected
 
@@ -273,40 +305,45 @@ def test_progress_is_told_and_ends_at_the_end(stream):
     assert seen[-1] == (700, 700)
 
 
-def test_no_rows_select_nothing():
-    grid = Grid(2)
-    found, H = run(np.empty((0, 2)), grid, 5, 0.1)
+@both
+def test_no_rows_select_nothing(sparse):
+    found, H = run(sp.csr_array((0, 2)) if sparse else np.empty((0, 2)), Grid(2), 5, 0.1)
     assert (found.index.tolist(), found.batches) == ([], [])
     assert (symmetric(H) == 5 * np.eye(3)).all()
 
 
+@both
 @pytest.mark.parametrize("bits", [15, 20])
-def test_a_capacity_so_small_that_float64_cannot_factor(bits):
+def test_a_capacity_so_small_that_float64_cannot_factor(sparse, bits):
     """lambda is one squared grid step: leverages from 1e9 down to 1e-4, condition numbers up to 1e13."""
     rng = np.random.default_rng(bits)
-    grid = Grid(3, bits, False)
+    grid, last = Grid(3, bits, False), 0.0 if sparse else 3.0
     X = np.concatenate(
         [
-            np.tile([1.0, 2.0, 3.0], (6, 1)),
+            np.tile([1.0, 2.0, last], (6, 1)),
             rng.standard_normal((4, 3)),
-            np.array([[1.0, 2.0, 3.0 + 1e-6 * k] for k in range(-5, 5)]),
-            np.tile([1.0, 2.0, 3.0], (3, 1)),
+            np.array([[1.0, 2.0, last + 1e-6 * k] for k in range(-5, 5)]),
+            np.tile([1.0, 2.0, last], (3, 1)),
         ]
     )
+    X = sp.csr_array(X) if sparse else X
     for tau in (0.0, 1e-4, 0.1, 0.2, 0.9, 5.0):
         for chunk in (1, 4, None):
             assert_selects_as_the_oracle(X, grid, 1, tau, chunk_rows=chunk)
 
 
-def test_ties_in_a_row():
+@both
+def test_ties_in_a_row(sparse):
     """Copies of one row with |v|^2 = V: the leverage of copy k is V / (units + k V), here a float for k = 3."""
-    grid = Grid(4, 15, False, None)
-    v = np.array([[2**10, -(2**10), 2**10, 2**10]]) / 2.0**15
+    grid, X = Grid(9, 15, False, None), np.zeros((9, 9))
+    X[:, [1, 3, 4, 8]] = np.array([2**10, -(2**10), 2**10, 2**10]) / 2.0**15
+    X = sp.csr_array(X) if sparse else X
     units = 2**24 - 3 * 2**22
     tau = 2.0**-2
     assert Fraction(2**22, units + 3 * 2**22) == Fraction(tau)
     for chunk in (1, 2, 3, 4, 5, None):
-        found = assert_selects_as_the_oracle(np.tile(v, (9, 1)), grid, units, tau, chunk_rows=chunk)
+        found = assert_selects_as_the_oracle(X, grid, units, tau, chunk_rows=chunk)
         assert found.index.tolist() == [0, 1, 2]
-        lower, _ = run(np.tile(v, (9, 1)), grid, units, math.nextafter(tau, 0.0), chunk_rows=chunk)
+        assert found.decisions.enclosed + found.decisions.exact == 1  # the others are copies
+        lower, _ = run(X, grid, units, math.nextafter(tau, 0.0), chunk_rows=chunk)
         assert lower.index.tolist() == [0, 1, 2, 3]

@@ -15,25 +15,6 @@ X, Y = make_rows(N, 3)
 MORE = np.random.default_rng(3).standard_normal((3000, X.shape[1]))
 
 
-@pytest.mark.parametrize("change", ["forget", "learn"])
-def test_a_change_while_learning_is_kept_and_the_learning_is_not(change):
-    clf = classifier(threshold=0.02).fit(X, Y)
-    first = clf.core_ids_[0]
-
-    def meddle(done, total):
-        if done == total:
-            if change == "forget":
-                clf.forget(ids=[first])
-            else:
-                clf.partial_fit(X[:1], Y[:1], ids=[10**6])
-
-    with pytest.raises(ChangedMeanwhileError, match="none of them was learnt"):
-        learn(clf, MORE, np.arange(3000) % 2, ids=np.arange(3000) + 1000, progress=meddle)
-    verify(clf)
-    assert max(clf.core_ids_) < 1000 or change == "learn"
-    assert (first in clf.core_ids_) == (change == "learn")
-
-
 def test_an_interrupt_before_the_change_changes_nothing():
     clf = classifier(threshold=0.02).fit(X, Y)
     before = clf.state_digest()

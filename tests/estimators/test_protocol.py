@@ -453,13 +453,20 @@ def test_verification_reports_progress(name):
 
 
 @every_streaming
-def test_a_change_while_learning_is_kept_and_the_learning_is_not(name):
-    model = fitted(name)
-    before = model.core_ids_.tolist()
+@pytest.mark.parametrize("change", ["forget", "learn"])
+def test_a_change_while_learning_is_kept_and_the_learning_is_not(name, change):
+    model, other = fitted(name), fitted(name)
+    first, more = model.core_ids_[:1], (X[:9] - 1.0, LABELS[:9], range(1000, 1009), OWNERS[:9])
+
+    def meddle(changed):
+        changed.forget(ids=first) if change == "forget" else changed.partial_fit(*more)
+
     with pytest.raises(ChangedMeanwhileError, match="none of them was learnt"):
-        model.learn(X, LABELS, ids=range(N), subjects=OWNERS, progress=lambda done, total: model.forget(ids=before[:1]))
-    assert model.core_ids_.tolist() == before[1:]
-    assert verify(model).core_rows == len(before) - 1
+        model.learn(
+            X, LABELS, ids=range(N), subjects=OWNERS, progress=lambda done, total: done == total and meddle(model)
+        )
+    meddle(other)
+    assert model.state_digest() == other.state_digest() == verify(model).digest
 
 
 CHANGES = {

@@ -72,16 +72,6 @@ def test_a_clone_has_the_parameters_and_no_rows():
     assert twin.fit(X, Y, ids=IDS).state_digest() == clf.state_digest()
 
 
-def test_set_params_leaves_what_was_learnt():
-    clf = classifier().fit(X, Y)
-    before = clf.state_digest()
-    assert clf.set_params(capacity=7.0, scaling=None) is clf
-    assert clf.state_digest() == before
-    assert clf.predict(X).shape == (N,)
-    with pytest.raises(ValueError, match="Invalid parameter"):
-        clf.set_params(lambda_=1)
-
-
 def test_it_is_a_fitted_classifier():
     assert is_classifier(classifier())
     with pytest.raises(sklearn.exceptions.NotFittedError):
