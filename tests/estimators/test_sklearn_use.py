@@ -56,6 +56,7 @@ def test_parameters_are_stored_as_given():
         "balance": np.float64(0),
         "class_shares": None,
         "moments": None,
+        "learner": None,
     }
     clf = ErasableClassifier(**given)
     assert set(clf.get_params()) == set(given)
