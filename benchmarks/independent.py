@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss, roc_auc_score
 
-from benchmarks.defaults import sets
+from benchmarks.sets import arrays
 from benchmarks.tools import table
 from erasable import ErasableClassifier
 from erasable.core.grid import scale_rows
@@ -80,7 +80,7 @@ def fitted(share, key, X, y, scaling, options):
 
 def accuracy(folder):
     """Rows of the table."""
-    for data in sets(folder):
+    for data in arrays(folder):
         figures = {}
         for train, test in data.splits(3):
             X, y, classes = data.X[train], data.y[train], np.unique(data.y)

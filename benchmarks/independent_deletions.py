@@ -13,8 +13,8 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.metrics import roc_auc_score
 
-from benchmarks.defaults import sets
 from benchmarks.independent import fitted, moments, shares
+from benchmarks.sets import arrays
 from benchmarks.tools import console, table
 from erasable import ErasableClassifier
 from erasable.core.grid import scale_rows
@@ -73,7 +73,7 @@ def curve(model, order, X, y, area):
 
 def measured(folder):
     """Each selection's curves by the way to delete."""
-    data = next(data for data in sets(folder) if data.name == "adult")
+    data = next(data for data in arrays(folder) if data.name == "adult")
     train, test = next(data.splits(1))
     X, y = data.X[train], data.y[train]
 

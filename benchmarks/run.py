@@ -30,6 +30,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from benchmarks.comparison import comparison
 from benchmarks.datasets import correlated, local_sets, margin, small_sets
 from benchmarks.defaults import defaults
 from benchmarks.drafts import drafts
@@ -403,6 +404,7 @@ SECTIONS = {
     "growth": growth,
     "accuracy": accuracy,
     "defaults": defaults,
+    "comparison": comparison,
     "models": models,
     "kernel": kernel,
     "logistic": logistic,

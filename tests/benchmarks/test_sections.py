@@ -16,7 +16,7 @@ from erasable import ErasableClassifier
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
 OURS = ("erasable", "benchmarks")
-HELPERS = {"__init__", "run", "tools", "datasets", "poison_rows"}
+HELPERS = {"__init__", "run", "tools", "datasets", "poison_rows", "sets"}
 ELSEWHERE = {"gpu", "gpu_fit", "audit", "walks"}  # read by gpu_tables; hours, see docs/audit.md; printed by make walks
 
 

@@ -455,7 +455,8 @@ def test_independent_selection_forgets_to_the_file_of_all_other_rows(capsys, fol
     assert content() == content("rest.erasable")
     with refused(capsys, folder) as no:
         no([*learn, "--skip-known", "--rate", "0.4"], 2, "changed since")
-        no(["learn", "data.parquet", *LEARN[:-1], "new.erasable", "--rate", "0.4"], 2, "for independent selection")
+        by_leverage = ["--selection", "leverage", "--rate", "0.4"]
+        no(["learn", "data.parquet", *LEARN[:-1], "new.erasable", *by_leverage], 2, "for independent selection")
         no(
             ["learn", "data.parquet", *LEARN[:-1], "new.erasable", *options, "--threshold", "1"],
             2,

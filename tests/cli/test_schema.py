@@ -250,7 +250,7 @@ def test_plan_knows_it(raw, capsys):
     command = ["plan", "raw.csv", "--schema", "schema.toml", "--effort", "quick", "--max-loss", "0.2", "--json"]
     assert run(command) == 0
     told = said(capsys)["command"]
-    assert told.startswith("erasable learn raw.csv --schema schema.toml --loss")
+    assert told.startswith("erasable learn raw.csv --schema schema.toml --selection")
     assert run(told.split()[1:]) == 0
     with refused(capsys, raw) as refuse:
         refuse(["plan", "digits", "--schema", "schema.toml"], 2, "leave it out")

@@ -139,7 +139,6 @@ def test_scores_beyond_one_keep_their_order():
         ({"balance": 1.0}, "needs class_shares"),
         ({"balance": 2.0, "class_shares": SHARES}, "balance must be"),
         ({"balance": "much", "class_shares": SHARES}, "balance must be"),
-        ({"balance": None, "class_shares": SHARES}, "balance must be"),
         ({"balance": 1.0, "class_shares": SHARES, "class_weight": "balanced"}, "leave one of them out"),
         ({"class_shares": ["rare"]}, "must be a dictionary"),
         ({"class_shares": {"rare": 0.0, "usual": 1.0}}, "every share"),

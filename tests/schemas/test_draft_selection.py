@@ -112,3 +112,10 @@ def test_the_commands_draft_learn_and_forget_as_if_never_learnt(tmp_path, monkey
     rest = found.filter([person not in gone for person in cells["person"]])
     assert run(["learn", write(rest, "rest.csv"), *learn, "rest.erasable"]) == 0
     assert load("m.erasable").state_digest() == load("rest.erasable").state_digest()
+
+
+@pytest.mark.parametrize(("rows", "rate"), [(60, 1.0), (100, 0.5), (200, 0.25), (400, 0.125), (2000, 0.125)])
+def test_the_rate_stores_sixteen_rows_for_each_feature_and_an_eighth_at_least(rows, rate):
+    schema = draft_schema({"x": ["a", "b"] * (rows // 2)}, k=5).schema
+    assert schema.n_features_out == 3
+    assert schema.rate == rate

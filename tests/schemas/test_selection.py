@@ -60,6 +60,10 @@ def test_the_table_is_canonical_and_outside_of_what_a_state_holds():
     assert len(SCHEMA.second_moments) == SCHEMA.n_features_out
     assert PLAIN.second_moments is PLAIN.shares_of(None) is None
     assert SCHEMA.shares_of(["yes", "no"]) == SCHEMA.shares_of(None) == {"no": 0.75, "yes": 0.25}
+    rated = Schema.parse(ENCODING + "\n[selection]\nrate = 0.25\n" + STATED)
+    assert rated.rate == 0.25
+    assert rated == SCHEMA
+    assert Schema.parse(rated.text).text == rated.text == ENCODING + "\n[selection]\nrate = 0.25\n" + STATED
     every = STATED.replace("town = -2", "town = [-2, -2, -2, -2]").replace("0.25", "2.5e-1")
     assert Schema.parse(ENCODING + every).text == SCHEMA.text
     assert Schema.parse(ENCODING + "[selection]\n").text == ENCODING
@@ -87,6 +91,7 @@ def test_the_table_is_canonical_and_outside_of_what_a_state_holds():
         ("no = 0.75", "maybe = 0.75", "class_shares names 2 classes that are not the 2 of the label"),
         ("no = 0.75\n", "", "two classes or more"),
         ("yes = 0.25", "yes = 0.25\nmaybe = 0.1", "class_shares names 3 classes that are not the 2"),
+        ("[selection.moments]", "[selection]\nrate = 0\n[selection.moments]", "rate in .selection. must be"),
         ("[selection.class_shares]", "[selection.shares]", "has no parameter 'shares'"),
     ],
 )
@@ -112,12 +117,12 @@ def test_shares_need_a_label_and_selection_is_a_table():
 
 TABLE, CELLS = table(), columns()
 Y, IDS, PEOPLE = CELLS["outcome"], CELLS["row_id"], CELLS["person"]
-DRAFT = replace(draft(), moments={}, class_shares={})
+DRAFT = replace(draft(), moments={}, class_shares={}, rate=None)
 RNG = np.random.default_rng(2)
 MOMENTS = {c.name: tuple((-6 - RNG.integers(0, 4, size=c.width)).tolist()) for c in DRAFT.features}
 PUBLIC = replace(DRAFT, moments=MOMENTS, class_shares={"no": 0.75, "yes": 0.25})
 KINDS = {
-    "moments": ErasableClassifier(feature_map=PUBLIC, selection="independent", rate=0.3),
+    "moments": ErasableClassifier(feature_map=PUBLIC, selection="independent", rate=0.3, balance=0.0),
     "balanced": ErasableClassifier(
         feature_map=PUBLIC, selection="independent", rate=0.3, balance=0.5, loss="logistic", alpha=0.1
     ),
@@ -162,10 +167,49 @@ def test_stated_moments_and_shares_are_those_of_the_parameters(kind):
 
 def test_leverage_and_a_schema_without_the_table_keep_their_digests():
     everything = range(len(Y))
-    found = [fitted(ErasableClassifier(feature_map=s), everything).state_digest() for s in (DRAFT, PUBLIC)]
-    assert found[0] == found[1]
+    named = ErasableClassifier(feature_map=PUBLIC, selection="leverage")
+    by_threshold = ErasableClassifier(feature_map=PUBLIC, threshold=0.06)
+    found = [
+        fitted(clf, everything).state_digest() for clf in (ErasableClassifier(feature_map=DRAFT), named, by_threshold)
+    ]
+    assert found[0] == found[1] == found[2]
     uniform = fitted(clone(KINDS["moments"]).set_params(feature_map=DRAFT), everything)
     assert uniform.model_.configuration.selection.rarity.uniform
+
+
+def test_a_schema_that_states_moments_makes_independent_selection_the_default():
+    everything = range(len(Y))
+    for stated, rate, balance in (
+        (PUBLIC, 0.1, 0.5),
+        (replace(PUBLIC, rate=0.5), 0.5, 0.5),
+        (replace(PUBLIC, rate=1), 1, 0),
+    ):
+        found = fitted(ErasableClassifier(feature_map=stated), everything)
+        named = {"selection": "independent", "rate": rate, "balance": balance, "loss": "logistic", "alpha": 0.1}
+        assert (
+            found.state_digest() == fitted(ErasableClassifier(feature_map=PUBLIC, **named), everything).state_digest()
+        )
+        assert "all surviving rows" in str(ErasableClassifier(feature_map=stated).guarantee)
+    regression = fitted(ErasableRegressor((-9.0, 9.0), feature_map=PUBLIC), everything)
+    assert regression.model_.configuration.selection.NAME == "independent"
+    weighted = fitted(ErasableClassifier(feature_map=PUBLIC, class_weight="balanced"), everything)
+    assert weighted.model_.configuration.selection.balance == 0.0
+    for options in ({"threshold": 0.1}, {"kappa": 0.3}, {"sample_rate": 0.1}, {"order": "given"}):
+        chosen = fitted(ErasableClassifier(feature_map=PUBLIC, **options), everything)
+        assert chosen.model_.configuration.selection.NAME == "leverage"
+    with pytest.raises(ConfigurationError, match="threshold cannot be set"):
+        fitted(ErasableClassifier(feature_map=PUBLIC, threshold=0.1, rate=0.1), everything)
+
+
+def test_shares_are_left_alone_where_labels_are_encoded_otherwise():
+    truths = np.array([label == "yes" for label in Y])
+    model = ErasableClassifier(feature_map=PUBLIC).partial_fit(TABLE.slice(0, 200), truths[:200], ids=IDS[:200])
+    assert model.model_.configuration.selection.class_shares is None
+    model.partial_fit(TABLE.slice(200), truths[200:], ids=IDS[200:])
+    whole = ErasableClassifier(feature_map=PUBLIC).fit(TABLE, truths, ids=IDS)
+    assert model.state_digest() == whole.state_digest() == verify(model).digest
+    with pytest.raises(InputError):
+        ErasableClassifier(feature_map=PUBLIC).fit(TABLE, ["perhaps", *Y[1:]], ids=IDS)
 
 
 def test_other_moments_are_another_model_and_change_nothing():
@@ -187,8 +231,10 @@ def test_shares_take_the_type_of_the_classes_that_are_fixed():
     model = clone(KINDS["balanced"]).set_params(feature_map=schema, classes=[0, 1])
     model.fit(TABLE, by_number, ids=IDS, subjects=PEOPLE)
     assert model.model_.configuration.selection.class_shares == ((0, 0.75), (1, 0.25))
-    with pytest.raises(InputError):
-        clone(model).set_params(classes=None).fit(TABLE, by_number, ids=IDS, subjects=PEOPLE)
+    free = clone(model).set_params(classes=None).fit(TABLE, by_number, ids=IDS, subjects=PEOPLE)
+    assert free.state_digest() == model.state_digest()
+    alone = clone(free).partial_fit(TABLE.take([0]), by_number[:1], ids=IDS[:1], subjects=PEOPLE[:1])
+    assert alone.model_.configuration == model.model_.configuration  # also where the first call lacks a class
 
 
 def test_the_commands_learn_with_what_the_schema_states(tmp_path, monkeypatch, capsys):

@@ -23,7 +23,7 @@ def demo(
 
     Twenty thousand orders, with text, dates, rare towns and missing cells, become a model through a public schema. A
     hundred customers ask to be forgotten, and the file that is left is compared, byte for byte, with that of a fresh
-    model that learns the surviving core rows alone. The picture needs matplotlib: `pip install 'erasable[figures]'`.
+    model that learns all surviving rows. The picture needs matplotlib: `pip install 'erasable[figures]'`.
 
     For example:
 
@@ -65,7 +65,7 @@ def show(report: Demo) -> None:
         f"AUC, on orders that were not learnt, of scikit-learn's usual pipeline on all rows: {report.usual:.3f}."
     )
     verdict = "byte for byte the file" if report.same else "NOT the file"
-    page.print(f"[bold]{verdict}[/] of a fresh model that learnt the surviving core rows alone.")
+    page.print(f"[bold]{verdict}[/] of a fresh model that learnt all surviving rows.")
     if report.picture is not None:
         page.print(f"picture: {unmarked(report.picture)}", soft_wrap=True)
     if report.no_picture is not None:
@@ -81,5 +81,5 @@ def commands(table: str) -> list[str]:
     table = shlex.quote(table)
     return [
         f"erasable schema {table} --label returned --id order --subject customer -o schema.toml",
-        f"erasable learn {table} --schema schema.toml --threshold 0.1 -o model.erasable",
+        f"erasable learn {table} --schema schema.toml -o model.erasable",
     ]

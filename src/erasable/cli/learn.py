@@ -136,17 +136,20 @@ class ModelOptions:
             metavar="SELECTION",
             help="Which rows are stored. leverage: rows unlike those stored before (Algorithm 1); forgetting equals "
             "learning the surviving stored rows. independent: each row by itself, drawn by the hash of its id; "
-            "forgetting equals learning all surviving rows. [default: leverage]",
+            "forgetting equals learning all surviving rows. [default: independent if --schema states moments, as "
+            "drafts do, and no option of leverage is given, such as --threshold; otherwise leverage]",
         ),
     ] = None
     rate: Annotated[
         float | None,
-        typer.Option(help="With --selection independent: about the share of rows that is stored. [default: 0.1]"),
+        typer.Option(
+            help="With independent selection: about the share of rows that is stored. [default: as in --schema, or 0.1]"
+        ),
     ] = None
     moments: Annotated[
         Path | None,
         typer.Option(
-            help="With --selection independent: public second moments of the features, in a .npy file; rows that are "
+            help="With independent selection: public second moments of the features, in a .npy file; rows that are "
             "unusual by them are stored more often; `erasable moments` makes the file. [default: those that --schema "
             "states; without any, all rows have the same chance]"
         ),
@@ -154,8 +157,8 @@ class ModelOptions:
     balance: Annotated[
         float | None,
         typer.Option(
-            help="With --selection independent: store rows of rare classes more often, 0, 0.5 or 1; needs "
-            "--class-share, or shares in --schema. Predictions take it back. [default: 0]"
+            help="With independent selection: store rows of rare classes more often, 0, 0.5 or 1; needs "
+            "--class-share, or shares in --schema. Predictions take it back. [default: 0.5 if shares are known]"
         ),
     ] = None
     class_share: Annotated[

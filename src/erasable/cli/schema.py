@@ -93,9 +93,9 @@ def schema(
     say what was decided for each column, and what to do about it. Read the draft, edit it, and learn with it; it
     becomes part of the model.
 
-    The draft also states second moments of the features and shares of the classes, rounded to powers of two, for
-    `learn --selection independent`. They are public: models keep them when rows are forgotten. Delete the tables
-    `[selection...]` if they must not show; a draft from standard input has none.
+    The draft also states a rate, second moments of the features and shares of the classes, rounded to powers of two.
+    With them `learn` selects each row by itself (independent selection). They are public: models keep them when rows
+    are forgotten. Delete `[selection]` and its tables if they must not show; a draft from standard input has none.
 
     For example:
 

@@ -129,7 +129,7 @@ def _made_for(model: Model) -> ErasableEstimator:
         "grid_bits": grid.bits,
     }
     if isinstance(selection, Leverage):
-        selecting |= {"threshold": selection.threshold, "sample_rate": selection.sample_rate}
+        selecting |= {"selection": "leverage", "threshold": selection.threshold, "sample_rate": selection.sample_rate}
         selecting |= order_of(c.order_key, selection.sample_key)
     else:
         selecting |= _independent(selection) | order_of(c.order_key)
@@ -137,6 +137,7 @@ def _made_for(model: Model) -> ErasableEstimator:
         selecting["learner"] = {"learner": head.learner, **dict(head.parameters)} if head.parameters else head.learner
     if isinstance(head, Regression | LearnerRegression):
         one = len(set(head.target_ranges)) == 1
+        selecting.pop("balance", None)
         return ErasableRegressor(head.target_ranges[0] if one else head.target_ranges, **selecting)
     if isinstance(head, Learner):
         return ErasableClassifier(classes=c.classes, **selecting)
@@ -156,7 +157,5 @@ def _independent(selection: IndependentSelection) -> dict[str, Any]:
         moments = np.ldexp(1.0, rarity.exponents)
     elif rarity.matrix is not None:
         moments = rarity.moments
-    named = {"selection": "independent", "rate": selection.rate, "moments": moments}
-    if selection.class_shares is not None:
-        named |= {"balance": selection.balance, "class_shares": dict(selection.class_shares)}
-    return named
+    named = {"selection": "independent", "rate": selection.rate, "moments": moments, "balance": selection.balance}
+    return named if selection.class_shares is None else {**named, "class_shares": dict(selection.class_shares)}

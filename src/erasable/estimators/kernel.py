@@ -120,7 +120,7 @@ class ErasableKernelClassifier(ErasableClassifierBase):
         selection: str = "leverage",
         rate: float | None = None,
         moments: object = None,
-        balance: float = 0.0,
+        balance: float | None = None,
         class_shares: object = None,
         gamma: float = 1.0,
         nu: float = 1.5,

@@ -16,7 +16,7 @@ from erasable.estimators.base import ErasableClassifierBase, ErasableEstimator
 from erasable.estimators.table_encoder import TableEncoder
 from erasable.estimators.trained import Named, named_learner, try_out
 from erasable.features import TABLES, TEXTS, as_texts
-from erasable.models.configuration import check_unchanged, configure, map_of, warn_of_signs
+from erasable.models.configuration import check_unchanged, configure, map_of, selection_of, warn_of_signs
 from erasable.models.files import Fetch, from_files
 from erasable.models.heads.learner import Learner, learner_guarantee
 from erasable.models.heads.linear import functions_of, linear_guarantee
@@ -29,7 +29,7 @@ class LinearEstimator(ErasableEstimator):
     """An estimator whose predictions are a linear function of rows on a grid."""
 
     FORMAT: ClassVar[str] = "erasable-linear"
-    selection: str
+    selection: str | None
     learner: object = None  # subclasses that take one set it
     _tensors = True
 
@@ -97,7 +97,10 @@ class LinearEstimator(ErasableEstimator):
         if named is not None:
             try_out(*named, classifies=n_targets is None)
         columns = X.shape[1] if X.ndim > 1 else None  # texts have no columns
-        configuration = configure(self, columns, X.shape[0], classes, streaming=streaming, n_targets=n_targets)
+        labels = None if n_targets else y
+        configuration = configure(
+            self, columns, X.shape[0], classes, streaming=streaming, n_targets=n_targets, labels=labels
+        )
         warn_of_signs(configuration.grid)
         return Model(configuration, map_of(self))
 
@@ -134,9 +137,10 @@ class LinearEstimator(ErasableEstimator):
         """Exact system-aware unlearning, bitwise, and what a feature map makes you see to."""
         if self.__sklearn_is_fitted__():
             return self._model.guarantee
+        independent = selection_of(self) == "independent"
         if self.learner is not None:
-            return learner_guarantee(independent=self.selection == "independent")
-        return linear_guarantee(map_of(self), independent=self.selection == "independent")
+            return learner_guarantee(independent=independent)
+        return linear_guarantee(map_of(self), independent=independent)
 
     @property
     def coef_(self) -> Float64s:
@@ -205,20 +209,24 @@ class ErasableClassifier(LinearEstimator, ErasableClassifierBase):
     horizon : int, optional
         With ``kappa``: the number of rows expected, T. ``fit`` takes the number of rows it is given; ``partial_fit``
         on a new model needs it, since a threshold that moved with the stream would break forgetting.
-    selection : "leverage" or "independent", default="leverage"
+    selection : "leverage" or "independent", optional
         Which rows are kept. ``"leverage"`` is Algorithm 1: a row is kept while the rows kept before it say little about
         its direction; forgetting equals learning the surviving *core* rows. ``"independent"``: each row is kept or not
         by itself, drawn by the hash of its id; forgetting equals learning *all* surviving rows, also those that were
         never stored. It has no use for ``threshold``, ``kappa``, ``horizon``, ``sample_rate`` and ``order="given"``.
+        By default the one that the arguments given belong to; otherwise independent if the schema in ``feature_map``
+        states moments, as drafts do, and leverage if not.
     rate : float in (0, 1], optional
-        For independent selection: about the share of all rows that is stored, by default 0.1; 1 stores every row.
+        For independent selection: about the share of all rows that is stored; 1 stores every row. By default the rate
+        that the schema in ``feature_map`` states, or 0.1.
     moments : array of shape (n_features,) or (n_features, n_features), optional
         For independent selection: public second moments of the rows as ``scaling`` leaves them. Rows that are unusual
         by them are kept more often. They must not come from rows that may have to be forgotten. By default those that
         the schema in ``feature_map`` states; without any, every row has the same chance.
-    balance : 0, 0.5 or 1, default=0.0
+    balance : 0, 0.5 or 1, optional
         For independent selection: how much rows of rare classes are kept more often, by ``class_shares``. Predictions
-        take it back by public constants.
+        take it back by public constants. By default 0.5 where shares are known, unless every row is stored or
+        ``class_weight`` is given; then 0.
     class_shares : dict from labels to shares, optional
         The public share of each class. It fixes the classes. With ``balance``, by default those that the schema in
         ``feature_map`` states, by the labels in ``classes``, or as texts.
@@ -327,10 +335,10 @@ class ErasableClassifier(LinearEstimator, ErasableClassifierBase):
         threshold: float | None = None,
         kappa: float | None = None,
         horizon: int | None = None,
-        selection: str = "leverage",
+        selection: str | None = None,
         rate: float | None = None,
         moments: object = None,
-        balance: float = 0.0,
+        balance: float | None = None,
         class_shares: object = None,
         fit_intercept: bool = True,
         scaling: object = "row",
@@ -488,7 +496,7 @@ class ErasableRegressor(RegressorMixin, LinearEstimator):
         threshold: float | None = None,
         kappa: float | None = None,
         horizon: int | None = None,
-        selection: str = "leverage",
+        selection: str | None = None,
         rate: float | None = None,
         moments: object = None,
         fit_intercept: bool = True,

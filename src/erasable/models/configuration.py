@@ -8,11 +8,12 @@ import os
 import warnings
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from erasable.core.arrays import ColumnLike
 from erasable.core.grid import Grid
@@ -108,7 +109,7 @@ class Configuration:
 # Chosen in a study over public sets, which benchmarks/RESULTS.md documents ("Defaults").
 DEFAULT_THRESHOLD = 0.06
 DEFAULT_KERNEL_THRESHOLD = 1.0
-DEFAULT_RATE = 0.1
+DEFAULT_RATE, DEFAULT_BALANCE = 0.1, 0.5
 DEFAULT_ALPHA, DEFAULT_TABLE_ALPHA = 0.01, 0.1  # for plain numbers, and behind a schema
 DEFAULT_TARGET_RANGE = (-1000.0, 1000.0)
 SELECTION_NAMES = ("leverage", "independent")
@@ -127,6 +128,7 @@ def configure(
     *,
     streaming: bool,
     n_targets: int | None = None,
+    labels: npt.NDArray[Any] | None = None,
 ) -> Configuration:
     """The configuration that the arguments of a linear classifier name; with ``n_targets``, of a linear regressor.
 
@@ -138,6 +140,8 @@ def configure(
         Classes given to ``partial_fit``.
     streaming : bool
         Whether rows arrive in several calls, so that the number of rows of this one names no horizon.
+    labels : array, optional
+        Labels of the first call: their type and spelling are those of the classes that a schema states.
 
     Raises
     ------
@@ -150,10 +154,10 @@ def configure(
     columns = n_features if feature_map is None else feature_map.n_features_out
     fixed = fixed_classes(given, classes) if n_targets is None else None
     selection: GridSelection
-    if choice(getattr(given, "selection", "leverage"), "selection", SELECTION_NAMES) == "leverage":
+    if selection_of(given) == "leverage":
         selection = leverage_of(given, columns, n_samples, streaming=streaming)  # type: ignore[arg-type]
     else:
-        selection = independent_of(given, columns, fixed)  # type: ignore[arg-type]
+        selection = independent_of(given, columns, fixed, labels)  # type: ignore[arg-type]
         fixed = fixed if selection.class_shares is None else tuple(label for label, _ in selection.class_shares)
     head: Any = head_of(given, selection) if n_targets is None else regression_of(given, n_targets)
     return Configuration(
@@ -164,6 +168,34 @@ def configure(
         None if feature_map is None else describe_map(feature_map, n_features),
         order_key(given),
     )
+
+
+def selection_of(given: Arguments) -> str:
+    """The name of the selection that these arguments ask for.
+
+    Without a name, arguments that one selection alone has decide; without those, it is independent if the schema states
+    moments, as drafts do, and otherwise leverage.
+    """
+    named = getattr(given, "selection", "leverage")
+    if named is not None:
+        return choice(named, "selection", SELECTION_NAMES)
+    if _of_independent(given):
+        return "independent"
+    stated = getattr(map_of(given), "second_moments", None) is not None
+    return "independent" if stated and not _of_leverage(given) else "leverage"
+
+
+def _of_independent(given: Arguments) -> list[str]:
+    """Arguments given that only independent selection has."""
+    found = [name for name in ("rate", "moments", "class_shares") if getattr(given, name, None) is not None]
+    return found + (["balance"] if getattr(given, "balance", None) else [])
+
+
+def _of_leverage(given: Arguments) -> list[str]:
+    """Arguments given that only leverage has."""
+    found = [name for name in ("threshold", "kappa", "horizon") if getattr(given, name, None) is not None]
+    found += ["sample_rate"] if getattr(given, "sample_rate", 0.0) else []
+    return found + (['order="given"'] if given.order != "hashed" else [])
 
 
 def leverage_of(given: Arguments, n_features: int, n_samples: int, *, streaming: bool) -> Leverage:
@@ -186,8 +218,7 @@ def leverage_of(given: Arguments, n_features: int, n_samples: int, *, streaming:
 
 def refuse_rule(given: Arguments) -> None:
     """Raise ConfigurationError for arguments that only independent selection has."""
-    set_by_caller = [name for name in ("rate", "moments", "class_shares") if getattr(given, name, None) is not None]
-    set_by_caller += ["balance"] if getattr(given, "balance", 0.0) else []
+    set_by_caller = _of_independent(given)
     if set_by_caller:
         raise ConfigurationError(
             f'{" and ".join(set_by_caller)} are for independent selection: give selection= "independent", or leave '
@@ -195,17 +226,23 @@ def refuse_rule(given: Arguments) -> None:
         )
 
 
-def independent_of(given: Arguments, n_features: int, classes: tuple[Label, ...] | None) -> Independent:
-    """The independent selection that these arguments name, for rows with so many columns."""
+def independent_of(
+    given: Arguments, n_features: int, classes: tuple[Label, ...] | None, labels: npt.NDArray[Any] | None = None
+) -> Independent:
+    """The independent selection that these arguments name, for rows with so many columns; see :func:`configure`."""
     grid = grid_of_parameters(given, n_features)
     check_memory(grid)
     # Rows of norm one have this length on the grid.
-    rule = rule_of(given, n_features, classes, grid.stretch**2)
+    rule = rule_of(given, n_features, classes, grid.stretch**2, labels)
     return Independent(grid, regulariser(positive_number(given.capacity, "capacity"), grid), **rule)
 
 
 def rule_of(
-    given: Arguments, n_features: int, classes: tuple[Label, ...] | None, stretch: float = 1.0
+    given: Arguments,
+    n_features: int,
+    classes: tuple[Label, ...] | None,
+    stretch: float = 1.0,
+    labels: npt.NDArray[Any] | None = None,
 ) -> dict[str, Any]:
     """The fields of the rule by which each row is kept or not; ``stretch`` is the squared length of unit rows.
 
@@ -214,28 +251,46 @@ def rule_of(
     ConfigurationError
         Also for arguments of a selection that compares rows with each other.
     """
-    refused = [name for name in ("threshold", "kappa", "horizon") if getattr(given, name, None) is not None]
-    refused += ["sample_rate"] if getattr(given, "sample_rate", 0.0) else []
-    refused += ['order="given"'] if given.order != "hashed" else []
+    refused = _of_leverage(given)
     if refused:
         raise ConfigurationError(
             f"independent selection looks at each row alone, so {' and '.join(refused)} cannot be set: give rate= "
             'instead, or selection= "leverage".'
         )
-    rate = DEFAULT_RATE if given.rate is None else number_between(given.rate, "rate", 0.0, 1.0, closed="high")
     stated: Any = map_of(given)  # a schema may state what the caller does not give
+    rate = (getattr(stated, "rate", None) or DEFAULT_RATE) if given.rate is None else given.rate
+    rate = number_between(rate, "rate", 0.0, 1.0, closed="high")
     moments = getattr(stated, "second_moments", None) if given.moments is None else given.moments
     rarity = rarity_of(moments, n_features)
-    balance = number_between(getattr(given, "balance", 0.0), "balance", 0.0, 1.0, closed="both")
-    by_class = getattr(given, "class_shares", None)
-    if by_class is None and balance and hasattr(stated, "shares_of"):
-        by_class = stated.shares_of(classes)
+    balance, by_class = getattr(given, "balance", None), getattr(given, "class_shares", None)
+    weighted = getattr(given, "class_weight", None) is not None
+    optional = balance is None
+    if by_class is None and hasattr(given, "balance") and not (optional and (weighted or rate == 1.0)) and balance != 0:
+        by_class = _stated_shares(stated, classes, labels, optional=optional)
+    if balance is None:
+        balance = DEFAULT_BALANCE if by_class is not None and rate < 1.0 and not weighted else 0.0
+    balance = number_between(balance, "balance", 0.0, 1.0, closed="both")
     shares = None if by_class is None else _class_shares(by_class, classes)
-    if balance and getattr(given, "class_weight", None) is not None:
+    if balance and weighted:
         raise ConfigurationError("balance and class_weight both make up for rare classes: leave one of them out.")
     mean = 1.0 if rarity.uniform else n_features * stretch  # by exact moments, a row's rarity has this mean
     fields = {"rate": rate, "key": order_key(given), "rarity": rarity, "mean_rarity": mean}
     return fields | {"balance": balance + 0.0, "class_shares": shares}
+
+
+def _stated_shares(
+    schema: Any, classes: tuple[Label, ...] | None, labels: npt.NDArray[Any] | None, *, optional: bool
+) -> dict[Label, float] | None:
+    """The shares that a schema states, by the fixed classes or else by the labels of rows; None if there are none.
+
+    If they are ``optional``, also None where not one label is among its classes: labels were then encoded otherwise.
+    """
+    if not getattr(schema, "class_shares", None):
+        return None
+    if classes is None and labels is not None:
+        classes = sorted_classes(labels)
+    found: dict[Label, float] = schema.shares_of(classes or ())
+    return None if optional and classes and found.keys().isdisjoint(classes) else found
 
 
 def _class_shares(given: Arguments, classes: tuple[Label, ...] | None) -> tuple[tuple[Label, float], ...]:
@@ -404,7 +459,7 @@ def check_unchanged(given: Arguments, c: Configuration, classes: ColumnLike = No
 def _changed_selection(given: Arguments, c: Configuration) -> list[str]:
     """Which arguments of the selection, and of the columns, name something else than the configuration has."""
     selection, grid = c.selection, c.grid
-    if (getattr(given, "selection", "leverage") == "independent") != selection.independent:
+    if (selection_of(given) == "independent") != selection.independent:
         return ["selection"]
     changed = []
     feature_map = map_of(given)
@@ -418,8 +473,10 @@ def _changed_selection(given: Arguments, c: Configuration) -> list[str]:
     if names_of_features(given, grid.n_features) not in (None, c.feature_names):
         changed.append("feature_names")
     if isinstance(selection, Independent):
-        given_now = None if changed else independent_of(given, grid.n_features, c.classes)
-        if given_now is not None and stored_for(given, given_now, feature_map) != selection:
+        wanted = None if changed else independent_of(given, grid.n_features, c.classes)
+        if wanted is not None and getattr(given, "balance", None) is None and selection.class_shares is None:
+            wanted = replace(wanted, balance=0.0, class_shares=None)  # the labels were none of the stated classes
+        if wanted is not None and stored_for(given, wanted, feature_map) != selection:
             changed.append("rate, moments, balance, class_shares or random_state")
         return changed
     rate, sample_key = sample_of(given)

@@ -369,7 +369,7 @@ class _Task:
                 "model does not follow labels that change; a new one with sample_rate= keeps some of all rows"
             )
         intended = getattr(model, "threshold", None) == 0 or getattr(model, "sample_rate", 0) >= 0.5
-        if report.rows >= 1000 and 2 * report.core_rows_added > report.rows and not intended:
+        if report.rows >= 1000 and 2 * report.core_rows_added > report.rows and not intended and report.rate is None:
             way = "give scaling=, a smaller gamma= or a higher threshold="
             if not hasattr(model, "gamma"):
                 way = "a higher threshold= stores fewer"
@@ -438,8 +438,6 @@ class _Task:
     def _read_labels(self, kind: type | None) -> None:
         """Convert the labels in arguments from text to the type of the table's labels."""
         classes = self.parameters.get("classes")
-        if self.parameters.get("balance") and self.schema is not None and self.schema.class_shares:
-            self.parameters.setdefault("class_shares", self.schema.class_shares)
         for name in ("class_weight", "class_shares"):
             by_label = self.parameters.get(name)
             if isinstance(by_label, Mapping):

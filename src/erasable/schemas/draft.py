@@ -78,9 +78,9 @@ class Draft:
             f"{self.k} subjects share; names of columns and everything else are not from rows. Read it, edit it, and "
             "then keep it: a schema is part of every model that is learnt through it.\n"
             f"Numbers have about {self.bins} bins, by the number of subjects.\n"
-            "Moments and class shares, for independent selection, are rounded to powers of two; features that fewer "
-            f"than {self.k} subjects have get the smallest moment. They are public: models keep them when rows are "
-            "forgotten. Delete the entry of a column whose features you edit, or both tables."
+            "Rate, moments and class shares, for independent selection, are rounded to powers of two; features that "
+            f"fewer than {self.k} subjects have get the smallest moment. They are public: models keep them when rows "
+            "are forgotten. Delete the moments of a column whose features you edit, or all of [selection]."
         )
 
     @property

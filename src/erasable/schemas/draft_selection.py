@@ -1,4 +1,4 @@
-"""Moments and class shares of a draft: powers of two, from a second pass over the rows.
+"""Rate, moments and class shares of a draft: powers of two, from a second pass over the rows.
 
 A feature that fewer than k subjects have gets the smallest moment of the draft, so its own does not show.
 """
@@ -19,11 +19,12 @@ from erasable.schemas.cells import canonical_text, canonical_texts
 from erasable.schemas.reading import Columns
 from erasable.schemas.schema import Role, Schema
 
+_ROWS_PER_FEATURE, _LEAST_RATE = 16, 0.125  # benchmarks/RESULTS.md, "Defaults"
 _UNITS = 2.0**30  # of a squared feature of a unit row: whole numbers have one sum in every order
 
 
 def with_selection(schema: Schema, blocks: Iterable[Any], k: int) -> Schema:
-    """The schema with drafted moments and class shares.
+    """The schema with a drafted rate, moments and class shares.
 
     Parameters
     ----------
@@ -34,8 +35,9 @@ def with_selection(schema: Schema, blocks: Iterable[Any], k: int) -> Schema:
 
     Notes
     -----
-    Shares are drafted if the label lists its classes, which k subjects each have. *Cost*: each row is encoded once;
-    memory for up to k subjects of each feature.
+    The rate stores about sixteen rows for each feature, and an eighth of all rows at least. Shares are drafted if the
+    label lists its classes, which k subjects each have. *Cost*: each row is encoded once; memory
+    for up to k subjects of each feature.
     """
     label = next((c for c in schema.columns if isinstance(c, Role) and c.role == "label" and c.classes), None)
     totals, rows, labels = np.zeros(schema.n_features_out, dtype=np.int64), 0, Counter[str | None]()
@@ -58,7 +60,13 @@ def with_selection(schema: Schema, blocks: Iterable[Any], k: int) -> Schema:
     moments = {name: own.tolist() for name, own in zip(names, np.split(exponents, ends), strict=True)}
     classes = label.classes if label is not None else None
     shares = {c: 2.0 ** nearest_power(labels[c] / rows) for c in classes or () if labels[c]}
-    return replace(schema, moments=moments, class_shares=shares if len(shares) == len(classes or ()) else {})
+    wanted = min(1.0, max(_LEAST_RATE, _ROWS_PER_FEATURE * schema.n_features_out / rows))
+    return replace(
+        schema,
+        moments=moments,
+        class_shares=shares if len(shares) == len(classes or ()) else {},
+        rate=2.0 ** nearest_power(wanted),
+    )
 
 
 def _squares(rows: sp.csr_array) -> Int64s:

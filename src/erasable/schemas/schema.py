@@ -27,11 +27,11 @@ from erasable.schemas.crosses import Cross
 from erasable.schemas.dates import Date, Time
 from erasable.schemas.encode import ONE, EncodedTable, EncodingReport, Features, for_each_row, join_features
 from erasable.schemas.reading import Columns
-from erasable.schemas.selection import read_moments, read_shares, shortest
+from erasable.schemas.selection import label_in, read_moments, read_shares, shortest
 from erasable.schemas.texts import Text, Vector
 from erasable.schemas.toml_text import toml_comment, toml_key, toml_table
 from erasable.store import write_text
-from erasable.validation import choice, finite_number
+from erasable.validation import choice, finite_number, number_between
 
 KINDS: dict[str, type[Column]] = {k.KIND: k for k in (Number, Category, Ordered, YesNo, Date, Time, Text, Vector)}
 ROLES = ("label", "target", "id", "subject", "weight", "ignore")
@@ -119,8 +119,10 @@ class Schema(FeatureMap):
         For independent selection: public second moments of the features as row scaling leaves them, as exponents of
         two; one exponent for all features of a column, or one for each. A column without any has the smallest of all.
     class_shares : mapping from classes to shares, optional
-        For independent selection with ``balance``: the public share of each class. Neither of these two changes the
-        encoding, so schemas that differ in them alone are equal.
+        For independent selection with ``balance``: the public share of each class.
+    rate : float, optional
+        For independent selection: about the share of all rows to store. None of these three changes the encoding, so
+        schemas that differ in them alone are equal.
     keeps_raw : bool, default=False
         Keep the raw numbers of cells with encoded rows, for models with a learner. It is no part of the schema's text.
 
@@ -167,6 +169,7 @@ class Schema(FeatureMap):
     identity: Spelling = field(default_factory=dict)
     moments: Mapping[str, int | Sequence[int]] = field(default_factory=dict)
     class_shares: Mapping[str, float] = field(default_factory=dict)
+    rate: float | None = None
     keeps_raw: bool = field(default=False, kw_only=True)
     n_features_out: int = field(init=False, default=0)
     takes = TABLES
@@ -224,6 +227,9 @@ class Schema(FeatureMap):
         object.__setattr__(self, "class_shares", read_shares(self.class_shares, classes, self.version))
         if self.class_shares and self.names_of("target"):
             raise ConfigurationError("class_shares are for a label, and the schema has a target: leave them out.")
+        if self.rate is not None:
+            where = "rate in [selection]"
+            object.__setattr__(self, "rate", number_between(self.rate, where, 0.0, 1.0, closed="high"))
 
     def __repr__(self) -> str:
         return f"Schema({len(self.features)} columns, {self.n_features_out} features)"
@@ -291,7 +297,7 @@ class Schema(FeatureMap):
                 )
             if not isinstance(selection, dict):
                 raise ConfigurationError(f"{name}: selection must be a table, [selection.moments] for example.")
-            _refuse_unknown(selection, ("moments", "class_shares"), f"{name}: selection")
+            _refuse_unknown(selection, ("rate", "moments", "class_shares"), f"{name}: selection")
             return cls(
                 tuple(_read_column(n, column, version) for n, column in columns.items()),
                 tuple(_read_record(Cross, cross, "a cross") for cross in crosses),
@@ -329,6 +335,8 @@ class Schema(FeatureMap):
     @property
     def _selection_tables(self) -> list[str]:
         parts = []
+        if self.rate is not None:
+            parts.append(toml_table("[selection]", {"rate": self.rate}))
         if self.moments:
             exponents = {name: shortest(found) for name, found in self.moments.items()}  # type: ignore[arg-type]
             parts.append(toml_table("[selection.moments]", exponents))
@@ -408,10 +416,14 @@ class Schema(FeatureMap):
         exponents = [e for found in self.moments.values() for e in found]  # type: ignore[union-attr]
         return np.ldexp(1.0, exponents) if exponents else None
 
-    def shares_of(self, classes: Sequence[Any] | None) -> dict[Any, float] | None:
-        """The stated share of each class, by the labels in ``classes`` where their texts agree; None if none are."""
-        labels = {canonical_text(label, self.version): label for label in classes or () if not isinstance(label, bytes)}
-        return {labels.get(text, text): share for text, share in self.class_shares.items()} or None
+    def shares_of(self, labels: Sequence[Any] | None) -> dict[Any, float] | None:
+        """The stated share of each class, as a label of the type of these; None if none are stated.
+
+        A class is spelt as the label whose canonical text it is. Texts that are no label of this type stay texts.
+        """
+        spelt = {canonical_text(label, self.version): label for label in labels or () if not isinstance(label, bytes)}
+        kind = type(labels[0]) if labels else str
+        return {spelt.get(t, label_in(t, kind)): share for t, share in self.class_shares.items()} or None
 
     @cached_property
     def widths(self) -> list[int]:

@@ -141,8 +141,10 @@ def plan(
 def _plan_of(planner: Planner, found: Trial, fixed: dict[str, Any], public: dict[str, Any], effort: str) -> Plan:
     """The record of what was found; ``fixed`` and ``public`` are the parameters that the caller gave."""
     sample, ranges = planner.sample, {k: v for k, v in fixed.items() if k == "target_range"}
-    own = {} if fixed.get("fit_intercept", True) else {"fit_intercept": False}
+    own: dict[str, Any] = {} if fixed.get("fit_intercept", True) else {"fit_intercept": False}
     own |= {} if isinstance(fixed.get("scaling", "row"), str) else {"scaling": fixed["scaling"]}
+    if "class_shares" in public and "rate" in found.parameters and "balance" not in found.parameters:
+        own["balance"] = 0.0  # the default behind a schema that states shares is another one
     return Plan(
         planner.record(found),
         {**ranges, **found.parameters, **own},
