@@ -399,7 +399,6 @@ def test_loss_and_learner_exclude_each_other():
         ({"num_leaves": 3}, "learner must be one of"),
         (object(), "got object"),
     ],
-    ids=str,
 )
 def test_other_learners_and_parameters_are_refused(learner, match):
     with pytest.raises(ConfigurationError, match=match):
