@@ -1,4 +1,4 @@
-"""Checks of parameters and cells that callers give.
+"""Checks of parameters and cells that callers give, and of packages that are optional.
 
 A check of a parameter returns it as a plain Python value, or raises ``ConfigurationError`` with the name of the
 parameter, what is required and what was found. :func:`odd_cells` checks the cells of arrays, tables and lists.
@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from decimal import Decimal
 from difflib import get_close_matches
+from importlib import import_module
 from itertools import chain
+from types import ModuleType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -104,6 +106,13 @@ def function(value: object, name: str) -> Callable[..., Any]:
         raise ConfigurationError(f"{name} must be callable; got {type(value).__name__}.")
     called: Callable[..., Any] = value
     return called
+
+
+def optional_module(name: str, missing: str) -> ModuleType:
+    """Return a module of an optional package; ConfigurationError with the message ``missing`` if there is none."""
+    with suppress(ImportError):
+        return import_module(name)
+    raise ConfigurationError(missing)
 
 
 def did_you_mean(absent: Iterable[str], names: Sequence[str], otherwise: str = "") -> str:

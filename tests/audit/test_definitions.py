@@ -30,8 +30,8 @@ from erasable.audit.definitions import (
     checks_of,
     fresh,
     parametrize_with_checks,
+    stored_components,
 )
-from erasable.audit.stored import stored_components
 from erasable.classes import LinearBall
 from erasable.core.fingerprint import fingerprint
 from erasable.coresets import RandomSubsample

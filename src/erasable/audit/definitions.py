@@ -2,7 +2,7 @@
 
 **The protocol.** An estimator has ``fit(X, y, ids=...)``, which starts from nothing, and ``forget(ids=...)``. Two more
 attributes are used if they exist: ``core_ids_``, the ids of the rows that it stores after ``fit`` (else S' = S, all
-rows), and ``audit_state()``, everything it stores by name (else its attributes: see ``erasable.audit.stored``).
+rows), and ``audit_state()``, everything it stores by name (else its attributes: see :func:`stored_components`).
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from erasable.audit.stored import stored_components
 from erasable.core.arrays import ColumnLike, Float64s, Matrix, MatrixLike, Positions
+from erasable.core.fingerprint import attributes_of, fingerprint
 from erasable.errors import EmptiedClassWarning, InputError, InputTypeError, VerificationError, WeakModelWarning
+from erasable.models.state import State
 from erasable.validation import seed, whole_number
 
 Id = int | str | bytes
@@ -237,6 +238,37 @@ def _compare(
     note = "" if differing or set(core) & set(gone) else _NOTHING
     counts = (len(rows.named()), len(core), len(set(gone)), len(left.named()))
     return Verdict(not differing, definition, differing, *counts, note)
+
+
+def stored_components(estimator: object) -> dict[str, str]:
+    """Return a fingerprint of each component that an estimator stores, by name.
+
+    An estimator with a method ``audit_state()`` states what it stores: a mapping from names to values of any kind. For
+    a model of this package these are each field of the header and each tensor of its canonical bytes, and all other
+    attributes. For any other they are its attributes, as a pickle would hold them. docs/definitions.md lists what is
+    not compared. Names and hashes show no value, label or id, so messages may contain both.
+    """
+    said = getattr(estimator, "audit_state", None)
+    if callable(said):
+        return {name: fingerprint(value) for name, value in dict(said()).items()}
+    attributes = attributes_of(estimator)
+    found: dict[str, str] = {}
+    state = state_of(estimator)
+    if state is not None:
+        found = {f"header {field}": fingerprint(value) for field, value in state.header().items()}
+        for name, (kind, array) in {**state.derived_tensors(), **state.named_rows()}.items():
+            found[name] = fingerprint((kind, array))
+        held = attributes.get("_model")
+        parts = held if isinstance(held, tuple) else (held,)
+        attributes["_model"] = [part for part in parts if not isinstance(part, bytes)]  # bytes are the tensors again
+    return {**found, **{name: fingerprint(value) for name, value in attributes.items()}}
+
+
+def state_of(estimator: object) -> State | None:
+    """Return the canonical state of a fitted model of this package, else None."""
+    snapshot = getattr(getattr(estimator, "model_", None), "snapshot", None)
+    state = snapshot() if callable(snapshot) else None
+    return state if isinstance(state, State) else None
 
 
 # -- a set of checks for tests -------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from erasable.errors import ConfigurationError, EngineError, ErasableError
 from erasable.models.model import Model
 from erasable.models.passes import Engine, Hashing, Limits, Pass, PassResult, Screening
 from erasable.models.row_source import RowSource
-from erasable.validation import positive_number, text, whole_number
+from erasable.validation import optional_module, positive_number, text, whole_number
 from erasable.version import VERSION
 
 NO_SPILLING = {"data": dict}  # data of workers stays in memory, after a restart too
@@ -30,20 +30,8 @@ _TRIES = 3  # of a part whose result got lost
 
 
 def distributed() -> ModuleType:
-    """The module dask.distributed.
-
-    Raises
-    ------
-    ConfigurationError
-        When it is not installed.
-    """
-    try:
-        import dask.distributed
-    except ImportError:
-        problem = "engine= dask needs Dask: pip install 'erasable[dask]'."
-    else:
-        return dask.distributed
-    raise ConfigurationError(problem)
+    """The module dask.distributed; ConfigurationError if it is not installed."""
+    return optional_module("dask.distributed", "engine= dask needs Dask: pip install 'erasable[dask]'.")
 
 
 class Dask(Engine):

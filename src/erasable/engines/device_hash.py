@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from erasable.core.keyed_hash import Hashes, keyed_hash, salt_of, sip, sip_starts
-from erasable.errors import ConfigurationError, EngineError
+from erasable.errors import EngineError
 from erasable.models.inputs import Column
+from erasable.validation import optional_module
 
 if TYPE_CHECKING:
     import torch
@@ -22,21 +23,8 @@ _LOOKED_AT = 64  # ids that are hashed here too
 
 
 def pytorch() -> ModuleType:
-    """The module torch.
-
-    Raises
-    ------
-    ConfigurationError
-        When it is not installed.
-    """
-    try:
-        import torch
-    except ImportError:
-        problem = "engine= torch needs PyTorch: pip install 'erasable[torch]'."
-    else:
-        module: ModuleType = torch
-        return module
-    raise ConfigurationError(problem)
+    """The module torch; ConfigurationError if it is not installed."""
+    return optional_module("torch", "engine= torch needs PyTorch: pip install 'erasable[torch]'.")
 
 
 def torch_device(name: str | None) -> Device:

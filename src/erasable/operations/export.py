@@ -22,6 +22,7 @@ from erasable.models.heads.linear import LinearHead
 from erasable.models.model import is_model, model_behind
 from erasable.operations.onnx_graph import STAMP, Linear, graph_file, not_raw
 from erasable.operations.schemas import schema_of, write_schema
+from erasable.validation import optional_module
 
 FORMS = {".onnx": "onnx", ".safetensors": "safetensors"}
 INPUTS = ("float32", "float64")  # the first is the default: what ONNX runtimes and converters pass around
@@ -259,10 +260,5 @@ def _safetensors(linear: Linear) -> bytes:
 
 def _onnx(linear: Linear, input_type: str) -> bytes:
     """Return the file with the whole predictor."""
-    try:
-        import onnx
-    except ImportError:
-        problem = "writing ONNX needs the package onnx: pip install 'erasable[export]', or write .safetensors."
-    else:
-        return graph_file(onnx, linear, input_type)
-    raise ConfigurationError(problem)
+    missing = "writing ONNX needs the package onnx: pip install 'erasable[export]', or write .safetensors."
+    return graph_file(optional_module("onnx", missing), linear, input_type)

@@ -24,7 +24,7 @@ from erasable.tables.csv_stream import CsvStream
 from erasable.tables.reading import JoinedStream, TableStream, as_path, existing_file, read_or_refuse
 from erasable.tables.table import Split, Table
 from erasable.tables.text import PACKED, Dialect, in_utf8, looked_ahead
-from erasable.validation import whole_number
+from erasable.validation import optional_module, whole_number
 
 TableLike = str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | BinaryIO
 _SVMLIGHT = (".svmlight", ".libsvm", ".txt")
@@ -452,15 +452,8 @@ class RemoteFile:
 
 
 def _fsspec() -> ModuleType:
-    """The module fsspec, which is optional."""
-    try:
-        import fsspec
-    except ImportError:
-        problem = "reading from URLs needs fsspec: pip install 'erasable[dask]'."
-    else:
-        module: ModuleType = fsspec
-        return module
-    raise ConfigurationError(problem)
+    """The module fsspec; ConfigurationError if it is not installed."""
+    return optional_module("fsspec", "reading from URLs needs fsspec: pip install 'erasable[dask]'.")
 
 
 def _is_url(source: object) -> TypeGuard[str]:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from erasable import verify
-from erasable.audit.stored import stored_components
+from erasable.audit.definitions import stored_components
 from erasable.errors import InputError, InputTypeError, NoRowsError
 from erasable.research.baselines import RetrainedRidge
 from erasable.research.baselines.ridge import RidgeFromSums
