@@ -6,11 +6,13 @@ import csv
 import io
 import re
 import uuid
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from erasable import load
+from erasable.pages import when
 from erasable.service.index import Query
 from erasable.service.requests import Case, Filing
 from tests.service.http.conftest import PEOPLE, shot, shown
@@ -137,6 +139,9 @@ def test_a_file_that_is_no_list_is_refused(site, desk, name, content, told):
         {"arrived": "yesterday"},
         {"arrived": "2026-01-31", "due": "2026-01-30"},
         {"kind": "party"},
+        {"type": ""},
+        {"type": "canary"},
+        {"format": "canary"},
     ],
 )
 def test_what_is_wrong_with_a_case_is_said_before_anything_is_filed(site, desk, fields):
@@ -269,6 +274,19 @@ def test_a_case_shows_its_days_and_can_be_cancelled_until_it_begins(open_page, s
     trail = site.service.ledger.trail(what="cancel", request_id=cases["late"])
     assert [event.by for event in trail.events] == ["all"]
     assert page.complaints == []
+
+
+def test_a_case_with_a_grace_period_says_until_when_it_can_be_cancelled(site, desk, visitor, monkeypatch):
+    desk.enter("erase")
+    slow = replace(site.configuration.service, grace=timedelta(hours=2))
+    with monkeypatch.context() as patch:
+        patch.setattr(site.service.ledger, "_settings", slow)
+        name = file_by(site, Case("graceful"))
+    until_when = site.service.ledger.entry(name).cancel_until
+    page = desk.get(f"/requests/{name}").text
+    assert f"It is carried out after {when(until_when)}, and can be cancelled until then." in page
+    assert visitor.post(f"/requests/{name}/cancel", data={"form": desk.form}).status_code == 303
+    assert site.service.ledger.entry(name).state == "cancelled"
 
 
 # -- the audit trail -------------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from fastapi import APIRouter
 from fastapi.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
-from erasable.core.names import spelling_in_words
+from erasable.core.names import FORMATS, spelling_in_words
 from erasable.errors import ConflictError, ErasableError
 from erasable.operations.evidence import evidence_archive
 from erasable.pages import when
@@ -137,6 +137,8 @@ def _draft(service: ErasureService, form: Mapping[str, str]) -> _Draft:
     """Read the form; ``Refused`` or ``InputError`` if it cannot be used."""
     if (kind := form.get("kind", "erasure")) not in ("erasure", "access"):
         raise Refused(400, "a request is an erasure or an access.")
+    if form.get("type") not in service.settings.identity_types or form.get("format", "raw") not in FORMATS:
+        raise Refused(400, "this type of identity, or the way in which it is written, is not accepted.")
     upload = form.get("file", "")
     if form.get("file.name", "").lower().endswith(".csv"):
         upload = text_of_csv(upload)
