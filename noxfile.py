@@ -13,7 +13,7 @@ import nox
 nox.needs_version = ">=2024.10.9"
 nox.options.default_venv_backend = "uv"
 nox.options.error_on_missing_interpreters = False
-nox.options.sessions = ["quick", "oldest", "verifier"]
+nox.options.sessions = ["quick", "bare", "oldest", "verifier"]
 
 ROOT = Path(__file__).parent
 PYTHONS = ["3.11", "3.12", "3.13", "3.14"]
@@ -49,6 +49,16 @@ def verifier(session: nox.Session) -> None:
     session.run("python", "verifier/test_alone.py")
 
 
+@nox.session(python=PYTHONS)
+def bare(session: nox.Session) -> None:
+    """Install the extra tables alone, without pandas and polars; run the code and the commands of the README."""
+    session.install(".[tables]", "hypothesis", "pytest")
+    session.run(
+        "python", "-c", "import importlib.util as u; assert not u.find_spec('pandas') and not u.find_spec('polars')"
+    )
+    session.run("pytest", "-q", "tests/test_readme.py", "-k", "not proved", *session.posargs)
+
+
 @nox.session(python=PYTHONS[0])
 def types(session: nox.Session) -> None:
     """Check code that uses the public names with mypy and pyright, both strict."""
@@ -80,7 +90,9 @@ def package(session: nox.Session) -> None:
     clean = Path(session.create_tmp(), "clean")
     python = str(clean / "bin" / "python")
     session.run("uv", "venv", "--quiet", "--clear", "--python", session.python, str(clean), external=True)
-    session.run("uv", "pip", "install", "--quiet", "--python", python, wheels[0], external=True)
+    version = Path(wheels[0]).name.split("-")[1]
+    found = "--find-links", str(dist), f"erasable=={version}"  # by name: a path would stand in the bill of materials
+    session.run("uv", "pip", "install", "--quiet", "--python", python, *found, external=True)
     bom = str(dist / "sbom.cdx.json")
     session.run("cyclonedx-py", "environment", "--output-reproducible", "--of", "JSON", "-o", bom, python)
     columns = "--format=markdown", "--with-urls", "--order=name"

@@ -39,6 +39,12 @@ def test_extras_stay_small():
     assert not any("[standard]" in one for one in extras["service"])
 
 
+def test_the_bill_of_materials_and_archives_name_no_folder_of_this_machine():
+    """An installation from a path would be written down with that path: `nox -s package` installs by name."""
+    session = (ROOT / "noxfile.py").read_text(encoding="utf-8").partition("def package(")[2]
+    assert '"--find-links", str(dist), f"erasable=={version}"' in session
+
+
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import http.server
 import ipaddress
 import itertools
 import json
@@ -13,6 +14,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import tomllib
 import uuid
 from datetime import UTC, datetime, timedelta
@@ -27,7 +29,7 @@ from erasable import ErasableClassifier, load
 from erasable.errors import ConfigurationError, StoreError
 from erasable.service.http.configuration import Configuration, read_configuration
 from erasable.service.http.opendsr import Signer
-from erasable.service.http.server import callbacks, made_of, serve
+from erasable.service.http.server import callbacks, client_for, made_of, serve
 from erasable.service.requests import Entry, State
 from erasable.service.tokens import make_token
 from tests.service.http.conftest import IDS, PEOPLE, X, Y
@@ -269,7 +271,8 @@ def test_the_image_is_given_all_that_the_package_is_made_of():
     """What is not copied is left out of the wheel, and nobody says so."""
     project = tomllib.loads((DEPLOY.parent / "pyproject.toml").read_text())
     wheel = project["tool"]["hatch"]["build"]["targets"]["wheel"]
-    parts = {project["project"]["readme"], *project["project"]["license-files"]}
+    page = project["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]["fragments"]
+    parts = {*(one["path"] for one in page), *project["project"]["license-files"]}
     parts |= {*wheel["packages"], *wheel["shared-data"]}
     lines = [line.split()[1:-1] for line in (DEPLOY / "Containerfile").read_text().splitlines() if line[:5] == "COPY "]
     copied = {name for names in lines for name in names}
@@ -373,3 +376,43 @@ def test_the_ledger_of_a_service_that_does_not_run_is_purged_by_command(tmp_path
     assert run([*purge, now, "--trust-clock"]) == 0
     assert json.loads(capsys.readouterr().out) == {"purged": 1}
     assert run(["purge", "--before", "2026-01-01", "--folder", str(tmp_path)]) == 2
+
+
+@pytest.mark.parametrize("status", [202, 302, 500])
+def test_callbacks_are_delivered_once_and_follow_nothing(rsa_files, status, monkeypatch):
+    seen = []
+
+    class Receiver(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            seen.append((self.path, json.loads(self.rfile.read(int(self.headers["Content-Length"])))))
+            self.send_response(status)
+            self.send_header("Location", "/elsewhere")
+            self.send_header("Content-Length", "1000000")  # it is never sent, and nobody waits for it
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    now = datetime.now(UTC)
+    entry = Entry(str(uuid.uuid4()), "erasure", State.COMPLETED, now, now, now, controller="shop")
+    configuration = Configuration((Path("m"),), Path("s"), public_url="https://e.example", processor_domain="e.example")
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Receiver) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        send = callbacks(Signer(*rsa_files), configuration)
+        refused = pytest.raises(urllib3.exceptions.HTTPError, match=str(status))
+        with contextlib.nullcontext() if status == 202 else refused:
+            send(f"http://127.0.0.1:{server.server_port}/hook", entry)
+        server.shutdown()
+    assert [(path, body["request_status"]) for path, body in seen] == [("/hook", "completed")]
+
+
+def test_callbacks_use_the_proxy_that_the_environment_names(monkeypatch):
+    monkeypatch.setenv("https_proxy", "http://proxy.example:3128")
+    monkeypatch.setenv("no_proxy", "near.example")
+    assert client_for("https://far.example/hook").proxy.host == "proxy.example"
+    assert client_for("https://near.example/hook").proxy is None
+    monkeypatch.delenv("https_proxy")
+    monkeypatch.delenv("HTTPS_PROXY", raising=False)
+    assert client_for("https://far.example/hook").proxy is None

@@ -51,7 +51,7 @@ def callbacks(
         body = status_of(entry, configuration.url) | {"status_callback_url": url}
         raw = json.dumps(body, separators=(",", ":")).encode()
         headers = {"Content-Type": "application/json"} | signer.headers(raw, configuration.processor_domain)
-        answer = (client or _client_for(url)).request(
+        answer = (client or client_for(url)).request(
             "POST",
             url,
             body=raw,
@@ -68,7 +68,7 @@ def callbacks(
     return send
 
 
-def _client_for(url: str) -> urllib3.PoolManager:
+def client_for(url: str) -> urllib3.PoolManager:
     """Return a client for one request, through the proxy that the environment names for this host, if any."""
     parts = urlsplit(url)
     proxy = None if proxy_bypass(parts.hostname or "") else getproxies().get(parts.scheme)
