@@ -96,6 +96,7 @@ def when(value: datetime | str) -> str:
     return f"{then.day} {then:%b %Y, %H:%M:%S} UTC"
 
 
-def day(value: date) -> str:
-    """Return a day: ``31 Jan 2026``."""
-    return f"{value.day} {value:%b %Y}"
+def day(value: date | str) -> str:
+    """Return a day, or its ISO text: ``31 Jan 2026``."""
+    then = date.fromisoformat(value) if isinstance(value, str) else value
+    return f"{then.day} {then:%b %Y}"

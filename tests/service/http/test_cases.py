@@ -13,6 +13,7 @@ import pytest
 
 from erasable import load
 from erasable.pages import when
+from erasable.service.http.opendsr import rfc3339
 from erasable.service.index import Query
 from erasable.service.requests import Case, Filing
 from tests.service.http.conftest import PEOPLE, shot, shown
@@ -233,6 +234,41 @@ def test_cases_are_exported_as_they_are_listed(desk, cases):
     assert {row["receipts"] for row in rows} == {""}
     assert desk.get("/requests.csv?state=canary").status_code == 400
     assert "other.1" in desk.enter("audit").get("/requests.csv?state=open").text
+
+
+def test_an_export_misses_and_repeats_nothing_while_requests_come_and_go(site, desk, monkeypatch):
+    """Between two pages a request is filed and another one settled, and events are noted."""
+    monkeypatch.setattr("erasable.service.http.cases._EXPORTED", 2)
+    monkeypatch.setattr("erasable.service.http.console._EXPORTED", 3)
+    desk.enter("audit")
+    ledger = site.service.ledger
+    search, trail = ledger.search, ledger.trail
+    with site.service.worker.changing():
+        filed = [file_by(site, Case(f"moving.{i}")) for i in range(7)]
+        waiting = iter(filed)
+
+        def busy_search(query):
+            found = search(query)
+            if len(filed) < 12:
+                filed.append(file_by(site, Case("moving.9")))
+                ledger.cancel(next(waiting), "erase", by="erase")
+            return found
+
+        monkeypatch.setattr(ledger, "search", busy_search)
+        rows = [*csv.DictReader(io.StringIO(desk.get("/requests.csv?q=moving.").text))]
+        assert [row["request"] for row in rows] == filed
+        notes = iter(range(4))
+
+        def busy_trail(**options):
+            found = trail(**options)
+            if next(notes, None) is not None:
+                site.service.note("export", "erase")
+            return found
+
+        known = [(rfc3339(e.at), e.what, e.by, e.request_id) for e in trail(limit=1000).events]
+        monkeypatch.setattr(ledger, "trail", busy_trail)
+        told = [tuple(row.values())[:4] for row in csv.DictReader(io.StringIO(desk.get("/trail.csv").text))]
+        assert told[1:] == known  # the first is the export itself
 
 
 def test_a_long_list_has_pages(site, desk, monkeypatch):

@@ -71,24 +71,30 @@ def requests(viewer: Follower) -> Response:
 @router.get("/requests.csv")
 def export(viewer: Follower) -> Response:
     """Download the requests that match as CSV."""
-    query, service = replace(_query(viewer)[1], limit=_EXPORTED, skip=0), viewer.site.service
-    service.ledger.search(replace(query, limit=1))  # raises before anything is sent
+    query, service = _query(viewer)[1], viewer.site.service
     service.note("export", viewer.token.name)
-    return csv_file(
-        partial(_exported, service, query, viewer.token), _COLUMNS, f"requests-{datetime.now(UTC):%Y-%m-%d}"
-    )
+    return csv_file(partial(_exported, service, query, viewer.token), _COLUMNS, "requests")
 
 
 def _exported(service: ErasureService, query: Query, token: Token) -> Iterator[list[Any]]:
-    today = datetime.now(UTC).date()
+    today, state = datetime.now(UTC).date(), query.state
+    # The oldest first, of all states: requests that are filed or settled meanwhile move no other one to another page.
+    query = replace(query, state="", sort="received", descending=False, limit=_EXPORTED, skip=0)
     while found := service.ledger.search(query).entries:
-        for e in found:
+        for e in (e for e in found if _has_state(e, state, today)):
             asked = "" if e.asked is None else e.asked.identities
             signed = len(e.receipts) if token.audits else ""
             when = e.arrived or e.received.date(), e.due or "", "yes" if e.is_overdue(today) else "no"
             times = rfc3339(e.received), "" if e.settled is None else rfc3339(e.settled)
             yield [e.request_id, e.reference, e.controller, e.kind, e.state.value, *when, *times, asked, signed]
         query = replace(query, skip=query.skip + _EXPORTED)
+
+
+def _has_state(entry: Entry, state: str, today: date) -> bool:
+    """Whether the filter of the list shows an entry."""
+    others = {"": True, "open": entry.settled is None}
+    others |= {"overdue": entry.is_overdue(today), "due_soon": entry.is_due_soon(today)}
+    return others.get(state, entry.state == state)
 
 
 def csv_file(rows: Callable[[], Iterator[list[Any]]], columns: str, name: str) -> Response:
@@ -101,7 +107,7 @@ def csv_file(rows: Callable[[], Iterator[list[Any]]], columns: str, name: str) -
             csv.writer(line).writerow(row)
             yield line.getvalue()
 
-    headers = {"Content-Disposition": f'attachment; filename="{name}.csv"'}
+    headers = {"Content-Disposition": f'attachment; filename="{name}-{datetime.now(UTC):%Y-%m-%d}.csv"'}
     return StreamingResponse(lines(), headers=headers, media_type="text/csv")
 
 
@@ -111,9 +117,7 @@ def rows_of(entries: list[Entry], token: Token) -> list[dict[str, Any]]:
     return [
         {
             **filed(entry, audits=token.audits).model_dump(),
-            "reference": entry.reference,
             "arrived": entry.arrived or entry.received.date(),
-            "due": entry.due,
             "urgency": "overdue" if entry.is_overdue(today) else "due soon" if entry.is_due_soon(today) else "",
             "whose": controller_query(entry, token),
         }

@@ -138,10 +138,14 @@ def trail_export(viewer: Auditor) -> Response:
     service.note("export", viewer.token.name)
 
     def rows() -> Iterator[list[Any]]:
-        skip = 0
-        while events := service.ledger.trail(**values, limit=_EXPORTED, skip=skip).events:
-            yield from ([rfc3339(e.at), e.what, e.by, e.request_id, e.model] for e in events)
-            skip += _EXPORTED
+        skip, total = 0, None
+        while (found := service.ledger.trail(**values, limit=_EXPORTED, skip=skip)).events:
+            if total is not None and found.total > total:  # events were added in front of this page
+                skip += found.total - total
+            else:
+                yield from ([rfc3339(e.at), e.what, e.by, e.request_id, e.model] for e in found.events)
+                skip += len(found.events)
+            total = found.total
 
     return csv_file(rows, "at,what,token,request,model", "trail")
 
