@@ -92,7 +92,7 @@ def models(monkeypatch):
         found = held[path.name]
         if isinstance(found, Exception):
             raise found
-        return SimpleNamespace(digest=found, core_rows=17)
+        return SimpleNamespace(digest=found, core_rows=17, learner=None)
 
     monkeypatch.setattr(erasable.operations.verify, "verify_file", verify_file)
     return held
