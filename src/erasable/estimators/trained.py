@@ -1,15 +1,13 @@
 """Learners of the allow-list, built from a name and parameters, and trained: the part that needs their libraries.
 
-Every training is deterministic: fixed seeds, and one thread, or several where the library promises the same bits. What
-a trained learner is, is hashed: the text of LightGBM's model, the bytes of XGBoost's and hessboost's, and of a
-scikit-learn estimator what it holds.
+Every training is deterministic: fixed seeds, and one thread. The digest of a trained learner is that of the text of
+LightGBM's model, of the bytes of XGBoost's and hessboost's, and for a scikit-learn estimator of what it holds.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
-import os
 import warnings
 from collections.abc import Mapping
 from functools import lru_cache
@@ -19,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.base import BaseEstimator
 from threadpoolctl import threadpool_limits
 
 from erasable.core.arrays import Float64s
@@ -34,7 +31,7 @@ Codes = tuple[int | None, ...] | None
 Named = tuple[str, tuple[tuple[str, Any], ...]]
 
 _LARGEST = 3e38  # of a number that a learner sees: forests have it in float32
-_MOST_THREADS = 4  # of LightGBM, which gives the same bits with any number
+_THREADS = 1  # LightGBM gives the same bits with any number, and waits busily for threads on a busy machine
 _MOST_CODES = 255  # of a category of histograms; columns with more are numbers to such a learner
 # Parameters of estimators that change no model, or that training sets itself.
 _OF_NO_EFFECT = {"n_jobs", "verbose", "verbosity", "importance_type", "deterministic", "force_row_wise"}
@@ -177,7 +174,7 @@ class LightGBM(Fitted):
 
     def predicted(self, X: Float64s) -> Any:
         """See :class:`Fitted`."""
-        return self.booster.predict(as_seen(X, self.codes), num_threads=_threads())
+        return self.booster.predict(as_seen(X, self.codes), num_threads=_THREADS)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if name != "_booster"}
@@ -226,7 +223,7 @@ def train(head: Any, X: Float64s, y: npt.NDArray[Any], weights: Float64s | None,
     codes = _categories(head.learner, codes, values)
     refusal = ""
     try:
-        with warnings.catch_warnings(), threadpool_limits(_threads() if head.learner == "lightgbm" else 1):
+        with warnings.catch_warnings(), threadpool_limits(_THREADS):
             warnings.simplefilter("ignore")  # about rows, whose values they may quote
             return _train(head, kind, values, as_seen(X, codes), y, weights, codes)
     except ErasableError:
@@ -249,7 +246,7 @@ def _train(
     name, fixed = head.learner, dict[str, Any]()
     categories = [] if codes is None else [j for j, n in enumerate(codes) if n is not None]
     if name == "lightgbm":
-        fixed = {"deterministic": True, "force_row_wise": True, "n_jobs": _threads(), "verbose": -1}
+        fixed = {"deterministic": True, "force_row_wise": True, "n_jobs": _THREADS, "verbose": -1}
         found = kind(**values, **fixed).fit(X, y, sample_weight=weights, categorical_feature=categories)
         text, *_ = found.booster_.model_to_string(importance_type="split").partition("\nparameters:\n")
         return LightGBM(_facts(head, text.encode()), text, codes)
@@ -296,14 +293,3 @@ def as_seen(X: Float64s, codes: Codes) -> Float64s:
         if n is not None:
             seen[:, j] = np.clip(np.floor(seen[:, j]), 0, n - 1)
     return seen
-
-
-def _threads() -> int:
-    """Threads of LightGBM, which promises the same bits with any number."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(_MOST_THREADS, cores)
-
-
-def is_estimator(given: object) -> bool:
-    """Whether a learner was given as an estimator."""
-    return isinstance(given, BaseEstimator)
