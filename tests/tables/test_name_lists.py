@@ -58,12 +58,20 @@ def test_what_may_be_a_mistake_is_pointed_out_by_line():
     assert [(line.number, line.odd) for line in found.unusable] == [(6, "a space at one end")]
     assert [(line.number, line.odd) for line in found.separated] == [(7, "may be a list of 2")]
     told = {line.number: line.odd for line in found.odd}
-    assert told[1] == "a name without digits, unlike most of the list"
+    assert told[1] == "may be the heading of a column"
     assert told[5] == "repeats line 2: filed once"
     assert told[8] == "an e-mail address, unlike most of the list"
     assert told[9].startswith("U+0430 CYRILLIC SMALL LETTER A; U+0431")
     assert told[10] == "looks like a hash, and is taken as plain text"
     assert set(told) == {1, 5, 8, 9, 10}
+
+
+@pytest.mark.parametrize("heading", ["id", "Email", "e-mail", "customer_id", "Customer ID", "customerid", "name"])
+def test_the_heading_of_a_column_is_pointed_out(heading):
+    for names in ("Ann\nBo\n", "c-1\nc-2\n", "a@ex.org\n"):
+        (line,) = (line for line in read_list(f"{heading}\n{names}", plain).odd if line.number == 1)
+        assert line.odd == "may be the heading of a column"
+    assert read_list(heading, plain).odd == ()
 
 
 def test_an_ordinary_list_has_nothing_odd():

@@ -15,6 +15,11 @@ from erasable.core.names import doubt, listed_in
 from erasable.errors import InputError
 
 _HASH = re.compile(r"[0-9a-fA-F]{32}|[0-9a-fA-F]{40}|[0-9a-fA-F]{64}")
+_HEADING = re.compile(
+    r"([^\W_]+[ _-]+)*(ids?|identity|identities|e?-?mails?|(e-?mail )?address|names?|customers?|subjects?|users?|"
+    r"persons?|accounts?|numbers?|keys?)(_?id)?",
+    re.IGNORECASE,
+)
 _MARK = "\N{BYTE ORDER MARK}"
 _MOST_NAMED = 8  # characters beyond ASCII that are named for each line
 
@@ -80,7 +85,12 @@ def read_list(text: str, read: Callable[[str], N]) -> NameList[N]:
             separated.append(Line(number, line, f"may be a list of {parts}"))
     raw = {number: who.value for number, who in found.values() if who.format == "raw"}
     hashes = {n: "looks like a hash, and is taken as plain text" for n, value in raw.items() if _HASH.fullmatch(value)}
-    odd += [Line(n, raw[n], what) for n, what in (_unlike_most(raw) | _beyond_ascii(raw) | hashes).items()]
+    first, _ = lines[0]
+    headings = (
+        {first: "may be the heading of a column"} if len(lines) > 1 and _HEADING.fullmatch(raw.get(first, "")) else {}
+    )
+    notes = _unlike_most(raw) | _beyond_ascii(raw) | hashes | headings
+    odd += [Line(n, raw[n], what) for n, what in notes.items()]
     odd.sort(key=lambda line: line.number)
     names = tuple(who for _, who in found.values())
     return NameList(names, len(lines), tuple(unusable), tuple(separated), tuple(odd), repeats)
