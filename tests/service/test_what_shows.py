@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import uuid
 from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
@@ -12,7 +13,7 @@ import pytest
 
 import erasable
 from erasable import ModelFile
-from erasable.service.requests import State
+from erasable.service.requests import Case, State
 from erasable.service.rounds import Rounds
 from erasable.store import Disk
 from tests.service.conftest import asked, committed
@@ -129,8 +130,16 @@ def test_a_call_that_waits_ends_at_a_time_of_the_grid_and_the_next_begins_there(
     assert begun == pytest.approx([100.0, *ended[:-1]])
 
 
-def test_the_disk_is_asked_the_same_for_the_stored_the_unknown_and_those_gone_already(service, monkeypatch):
+@pytest.mark.parametrize("more", [0, 4], ids=["one", "batch"])
+def test_the_disk_is_asked_the_same_for_the_stored_the_unknown_and_those_gone_already(service, monkeypatch, more):
     steps = Counter()
+
+    def erased(who):
+        batch = [who, *(f"{who}-{i}" for i in range(more))]
+        name = str(uuid.uuid4())
+        service.accept(name, "erasure", service.identities("email", batch), b"", case=Case("case"))
+        service.worker.commit()
+        service.worker.sign()
 
     def counted(name, step):
         def counting(*given, **options):
@@ -142,13 +151,11 @@ def test_the_disk_is_asked_the_same_for_the_stored_the_unknown_and_those_gone_al
     for name, step in list(vars(Disk).items()):
         if not name.startswith("_"):
             monkeypatch.setattr(Disk, name, counted(name, step))
-    committed(service, "nobody")
-    service.worker.sign()
+    erased("nobody")
     found = []
     for who in ("person-3", "never seen", "person-3", "person-4", "never seen either"):
         steps.clear()
-        committed(service, who)
-        service.worker.sign()
+        erased(who)
         found.append(dict(steps))
     assert found[0]["fsync"]
     assert all(one == found[0] for one in found)

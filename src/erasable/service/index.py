@@ -177,11 +177,12 @@ class Index:
     # -- requests ------------------------------------------------------------------------------------------------
 
     def put(self, entries: Iterable[tuple[Entry, Record | None]]) -> None:
-        """Take in requests, or changes of them, each with the place of its record in ``past`` once it is settled."""
-        for entry, place in (given := list(entries)):
-            if place is not None and self.place(entry.key) is None:
-                self._settled[entry.controller, entry.state.value] += 1
-        self._put_all(_PUT, (_row(as_record(entry), place) for entry, place in given))
+        """Take in requests, or changes of them, each with the place of its record in ``past`` when it is settled."""
+        rows = [_row(as_record(entry), place) for entry, place in entries]
+        self._put_all(_PUT, rows)
+        self._settled.update(
+            (controller, state) for _, controller, state, _, settled, *_ in rows if settled is not None
+        )
 
     def put_records(self, records: Iterable[Record]) -> None:
         """Take in settled requests as ``past`` holds them; afterwards ``count_settled`` has to be called."""

@@ -352,16 +352,18 @@ class Ledger:
         Of those that had one, ``past`` says first that they were begun: they cannot be cancelled any more.
         """
         now = self._clock()
-        with self._past_lock, self._lock:
-            entries = [self._live[name] for name in self._open]
+        with self._past_lock:
+            with self._lock:
+                entries = [self._live[name] for name in self._open]
             ready = [e for e in entries if e.state is State.IN_PROGRESS or (e.cancel_until or now) <= now]
             pending = [e for e in ready if e.state is State.PENDING]
             if begun := [{"request": e.key, "begun": True} for e in pending if e.cancel_until is not None]:
                 self._append(begun)
-            if ready or self._epochs.any_stale:
-                self._epochs.close()
-            for entry in pending:
-                self._live[entry.key] = replace(entry, state=State.IN_PROGRESS)
+            with self._lock:
+                if ready or self._epochs.any_stale:
+                    self._epochs.close()
+                for entry in pending:
+                    self._live[entry.key] = replace(entry, state=State.IN_PROGRESS)
             self._index.put([(self._live[entry.key], None) for entry in pending])
             return [(self._live[entry.key], self._open[entry.key]) for entry in ready]
 
@@ -388,7 +390,7 @@ class Ledger:
                 self.files.completed({model for e in done for model in e.models}, listed)
         self._erase_settled(frozenset(keys))
         if done:
-            with self._past_lock, self._lock:
+            with self._past_lock:
                 self._settle(list(zip(done, places[: len(done)], strict=True)))
                 self._is_between = False
 
@@ -516,10 +518,11 @@ class Ledger:
 
     def _settle(self, settled: list[tuple[Entry, Record]]) -> None:
         self._index.put(settled)
-        for entry, _ in settled:
-            self._put_live(entry)
-            self._named -= len(self._open.pop(entry.key, ()))
-            self._epochs.drop(entry.key)
+        with self._lock:
+            for entry, _ in settled:
+                self._put_live(entry)
+                self._named -= len(self._open.pop(entry.key, ()))
+                self._epochs.drop(entry.key)
 
     def _hold(self, accepted: Collection[_Open]) -> None:
         """Take in open requests."""

@@ -82,8 +82,13 @@ def test_bodies_that_are_too_long_or_no_text_are_refused():
     for reader in (Object(), Lines()):
         with pytest.raises(Refused):
             reader.feed(b"\xff", last=True)
-    with pytest.raises(Refused, match="not a JSON object"):
-        fed(Object(), b'{"identities": ["a"], "identities": ["b"]}', ())
+    for body in (
+        b'{"identities": ["a"], "identities": ["b"]}',
+        b'{"reference": [, "identities": ["a"]}',
+        b'{"identities": null}',
+    ):
+        with pytest.raises(Refused, match="not a JSON object"):
+            fed(Object(), body, ())
 
 
 def stored(site, who):

@@ -19,6 +19,7 @@ from fastapi import APIRouter, Depends, Header, Query, Request
 from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 
+from erasable.service.http.api import Receipt
 from erasable.service.http.opendsr import Name, RequestId, rfc3339
 from erasable.service.http.problems import Refused
 from erasable.service.http.site import Eraser, Site, TheSite, needs
@@ -29,35 +30,20 @@ _GATHERED = 2**18  # bytes that are read in a thread at a time
 _TOKEN = re.compile(r'[ \t\n\r]*(?:([{}\[\]:,])|("(?:[^"\\\x00-\x1f]|\\["\\/bfnrtu])*")|(null))')
 _LONGEST = 6 * 4096 + 2  # characters of an identity that is escaped, with its quotes
 _FIELDS = ("identities", "identity_type", "reference", "received")
+_TEXT = {"type": "string"}
+_SCHEMA = {
+    "type": "object",
+    "required": ["identities"],
+    "properties": dict.fromkeys(_FIELDS, _TEXT) | {"identities": {"type": "array", "items": _TEXT}},
+}
 _BODY = {
     "requestBody": {
         "required": True,
-        "content": {
-            "application/json": {
-                "schema": {
-                    "type": "object",
-                    "required": ["identities"],
-                    "properties": {
-                        "identities": {"type": "array", "items": {"type": "string"}, "maxItems": MOST_IDENTITIES},
-                        "identity_type": {"type": "string"},
-                        "reference": {"type": "string", "pattern": "^[A-Za-z0-9._-]{0,64}$"},
-                        "received": {"type": "string", "format": "date"},
-                    },
-                }
-            },
-            "text/plain": {"schema": {"type": "string", "description": "One identity per line."}},
-        },
+        "content": {"application/json": {"schema": _SCHEMA}, "text/plain": {"schema": _TEXT}},
     }
 }
 
 router = APIRouter(tags=["Service"])
-
-
-class SignedFor(BaseModel):
-    """A signed receipt of one model."""
-
-    model: str
-    receipt: dict[str, Any]
 
 
 class Batch(BaseModel):
@@ -72,7 +58,7 @@ class Batch(BaseModel):
     due: str | None
     expected: str
     settled: str | None
-    receipts: list[SignedFor] | None = None
+    receipts: list[Receipt] | None = None
 
 
 class Lines:
@@ -131,26 +117,23 @@ class Object(Lines):
     def _read(self) -> Generator[None, str, None]:
         """The grammar: it is sent one token at a time, and raises ``ValueError`` at one that does not fit."""
         _expect((yield), "{")
-        while True:
+        token = ","
+        while token == ",":
             name = _text((yield))
             _expect((yield), ":")
             if name not in _FIELDS or name in self.fields:
                 raise ValueError
-            self.fields[name] = None
             token = yield
+            self.fields[name] = None if token == "null" or name == "identities" else _text(token)
             if name == "identities":
                 _expect(token, "[")
-                token = yield
-                while token != "]":
+                if (token := (yield)) != "]":
                     self.take(_text(token))
-                    if (token := (yield)) != "]":
-                        _expect(token, ",")
-                        token = _string((yield))
-            else:
-                self.fields[name] = None if token == "null" else _text(token)
-            if (token := (yield)) == "}":
-                break
-            _expect(token, ",")
+                    while (token := (yield)) == ",":
+                        self.take(_text((yield)))
+                    _expect(token, "]")
+            token = yield
+        _expect(token, "}")
         self.is_whole = True
         yield
 
@@ -160,14 +143,8 @@ def _expect(token: str, wanted: str) -> None:
         raise ValueError
 
 
-def _string(token: str) -> str:
-    if not token.startswith('"'):
-        raise ValueError
-    return token
-
-
 def _text(token: str) -> str:
-    _string(token)
+    _expect(token[0], '"')
     return str(json.loads(token)) if "\\" in token else token[1:-1]
 
 
@@ -227,27 +204,23 @@ def _file(
 
 
 @router.get("/v1/erasures/{batch}")
-async def status(
+def status(
     batch: RequestId,
     site: TheSite,
     caller: Annotated[Token, Depends(needs("erase", "audit"))],
     controller: Name = None,
 ) -> Batch:
     """The state of a batch, and its receipts for tokens that may audit."""
-    return await run_in_threadpool(_status, site, caller, batch, controller)
-
-
-def _status(site: Site, caller: Token, batch: str, controller: str | None) -> Batch:
     ledger = site.service.ledger
     entry = ledger.entry(batch, *caller.looks_for(controller))
     found = ledger.receipts(entry) if caller.audits else None
     if found:
         site.service.note("download", caller.name, entry.request_id)
-    receipts = found and [SignedFor(model=name, receipt=json.loads(text)) for name, text in sorted(found.items())]
+    receipts = found and [Receipt(model=name, receipt=json.loads(text)) for name, text in sorted(found.items())]
     return _batch(site, entry, receipts or None)
 
 
-def _batch(site: Site, entry: Entry, receipts: list[SignedFor] | None = None) -> Batch:
+def _batch(site: Site, entry: Entry, receipts: list[Receipt] | None = None) -> Batch:
     return Batch(
         batch=entry.request_id,
         status_url=f"{site.configuration.url}/v1/erasures/{entry.request_id}",
