@@ -3,6 +3,8 @@
     python -m benchmarks.service             60 seconds of eight clients, 100 erasures a second, whether times tell who
                                              was stored, a table, 50 kills
     python -m benchmarks.service --quick     a tenth of each
+    python -m benchmarks.service --settled 100000    start, memory and predictions with so many settled requests, and a
+                                             batch of 100,000 identities
 
 The clients are one process of plain sockets. On two processors, it and the three processes beside the one that answers
 are on the second, and that one on the first.
@@ -22,6 +24,7 @@ import sys
 import tempfile
 import time
 import uuid
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -30,9 +33,13 @@ import pyarrow
 from benchmarks.tools import console, table
 from erasable import ErasableClassifier, load, verify
 from erasable.audit.scan import scan
+from erasable.service.ledger import Ledger
+from erasable.service.requests import Filing, Identity
+from erasable.service.settings import Settings
 from erasable.service.tokens import SCOPES, make_token
 
 CORE, FEATURES, CLIENTS, LEARNT = 33_000, 600, 8, 20_000
+OPERATOR = b"k" * 32
 PIECE = 2**16  # bytes that a client sends at a time
 
 
@@ -106,6 +113,7 @@ def certificate(folder):
     (folder / "cert.pem").write_bytes(made.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
     form = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     (folder / "key.pem").write_bytes(key.private_bytes(serialization.Encoding.PEM, *form))
+    (folder / "key.pem").chmod(0o600)
 
 
 def started(folder, port):
@@ -388,12 +396,104 @@ def killing(folder, port, token, people, kills, accepted):
     return kills
 
 
+def long_ledger(folder, n, together=500):
+    """A ledger of so many settled requests of one controller, with the receipts of two models."""
+    folder.mkdir(mode=0o700)
+    ledger = Ledger(folder, OPERATOR, Settings(queue=n + 1), lambda: datetime.now(UTC))
+    for _ in range(0, n, together):
+        filings = [
+            Filing(str(uuid.uuid4()), "erasure", [Identity("subject", "raw", "x")], b"", controller="officer")
+            for _ in range(together)
+        ]
+        keys = [entry.key for entry in ledger.accept_each(filings)]
+        ledger.begin()
+        ledger.complete(keys, ["m", "n"])
+        for model in ("m", "n"):
+            ledger.put_receipts(model, dict.fromkeys(keys, "x" * 1100))  # as long as a receipt is
+    ledger.close()
+
+
+def of_process(process):
+    """Processor seconds and resident MiB of a process so far."""
+    facts = Path(f"/proc/{process.pid}/stat").read_text().rsplit(")", 1)[1].split()
+    pages = int(Path(f"/proc/{process.pid}/statm").read_text().split()[1])
+    return (int(facts[11]) + int(facts[12])) / os.sysconf("SC_CLK_TCK"), pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+async def while_reloading(port, token, officer, X, seconds):
+    """Times of predictions while nobody else asks, and while somebody reloads a page of requests."""
+    session = Http(port, officer)
+    times = {"quiet": [], "reloading": []}
+    rows, now = [asked_of(x) for x in X[:8]], "quiet"
+
+    async def predicting():
+        http = Http(port, token)
+        for i in itertools.count():
+            start = time.perf_counter()
+            await http.ask("POST", "/v2/models/m/infer", rows[i % 8])
+            times[now].append(time.perf_counter() - start)
+            await asyncio.sleep(0.005)
+
+    task = asyncio.create_task(predicting())
+    await asyncio.sleep(seconds)
+    now, end = "reloading", time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        status, _ = await session.ask("GET", "/v1/requests?limit=50&sort=urgent")
+        assert status == 200, status
+    task.cancel()
+    return times
+
+
+async def batch(port, token, people):
+    """Seconds until a batch of so many identities is accepted, completed and signed for."""
+    http, begin = Http(port, token), time.perf_counter()
+    status, body = await http.ask("POST", "/v1/erasures", json.dumps({"identities": people}).encode())
+    assert status == 202, status
+    seconds, address = [time.perf_counter() - begin], "/v1/erasures/" + json.loads(body)["batch"]
+    for part in ("settled", "receipts"):
+        while not json.loads((await http.ask("GET", address))[1])[part]:
+            await asyncio.sleep(0.05)
+        seconds.append(time.perf_counter() - begin)
+    return seconds
+
+
+def settled(n, core=5000, named=100_000):
+    """A table: an empty ledger, and one of n settled requests."""
+    rows, port = [], random.randint(20_000, 32_000)
+    for count in (0, n):
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            (folder / "service").mkdir(mode=0o700)
+            X, people, token = site(folder, core)
+            officer = make_token(folder / "service" / "tokens.json", "officer", ["erase"])
+            if count:
+                (folder / "service" / "operator.key").write_bytes(OPERATOR)
+                (folder / "service" / "operator.key").chmod(0o600)
+                long_ledger(folder / "service" / "requests", count)
+            process, seconds = started(folder, port)
+            spent, memory = of_process(process)
+            times = asyncio.run(while_reloading(port, token, officer, X, 5))
+            middles = [f"{1000 * np.median(times[what]):.2f}" for what in ("quiet", "reloading")]
+            took = asyncio.run(batch(port, token, [*people, *(f"nobody-{i:06d}" for i in range(named - core))]))
+            rows.append(
+                [f"{count:,}", f"{seconds:.1f}", f"{spent:.2f}", f"{memory:.0f}", *middles, *map("{:.1f}".format, took)]
+            )
+            process.send_signal(signal.SIGTERM)
+            process.wait(60)
+    heads = ["settled", "start s", "its processor s", "MiB", "predict p50 ms", "while reloading", "batch accepted s"]
+    return table([*heads, "completed s", "signed s"], rows)
+
+
 def main():
     """Print the table."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--core", type=int, default=CORE)
+    parser.add_argument("--settled", type=int, default=0)
     asked = parser.parse_args()
+    if asked.settled:
+        print(settled(asked.settled))
+        return
     print(measured(asked.core, 0.1 if asked.quick else 1.0))
 
 
