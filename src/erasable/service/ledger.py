@@ -295,17 +295,16 @@ class Ledger:
             if not gone and not events:
                 return 0
             times = [settled[key] for key in gone] or [before]
-            tombstone = make_tombstone(
-                signer,
-                purgedAt=now,
-                purgedBefore=before,
-                purgedBy=by,
-                requests=len(gone),
-                receipts=self._index.receipts_of(gone),
-                events=events,
-                settledFrom=min(times),
-                settledUntil=max(times),
-            )
+            counts = {"requests": len(gone), "receipts": self._index.receipts_of(gone), "events": events}
+            settled_in = {"settledFrom": min(times), "settledUntil": max(times)}
+            about: dict[str, str | int | datetime] = {
+                "purgedAt": now,
+                "purgedBefore": before,
+                "purgedBy": by,
+                **counts,
+                **settled_in,
+            }
+            tombstone = make_tombstone(signer, **about)
             self._append([{"tombstone": tombstone}, Event(now, "purge", by).as_record()])
             # Some records name a request by its id alone; they go once all requests of that id do.
             names = {key.partition("/")[0] for key in gone}

@@ -200,21 +200,11 @@ class State(StrEnum):
 
 @dataclass(frozen=True)
 class Case:
-    """How the officer who filed a request keeps it: an own reference, and two days.
+    """An own reference of a request, the day on which it was received, and the day on which the answer is due.
 
-    Parameters
-    ----------
-    reference : str
-        At most 64 letters, digits, points, hyphens and underscores. It is kept until a purge, so it must name nobody.
-    arrived : date, optional
-        When the person's request was received: by default the day on which it is filed.
-    due : date, optional
-        When the answer is due: by default as the setting ``due_in`` says.
-
-    Raises
-    ------
-    InputError
-        When the reference has other characters, or it is due before it was received.
+    The reference is kept until a purge, so it must name nobody: it has at most 64 letters, digits, points, hyphens and
+    underscores. By default a request is received when it is filed, and due as ``Settings.due_on`` says. Raises
+    ``InputError`` for another reference, or if it is due before it was received.
     """
 
     reference: str = ""
