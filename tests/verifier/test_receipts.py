@@ -20,6 +20,7 @@ from erasable.audit.keys import PublicKey, new_key
 from erasable.audit.receipts import Receipt, check_receipt, make_envelope, make_receipt
 from erasable.core.names import Shape
 from erasable.errors import InputError, ReceiptError
+from erasable.models.reports import TrainedLearner
 from tests.audit.test_keys import known_key
 from verifier import erasable_verify
 
@@ -29,12 +30,15 @@ SCHEMA = jsonschema_rs.validator_for(json.loads((ROOT / "docs" / "forget-receipt
 KEY, RAW, NOW = known_key(), known_key().public.raw, datetime(2026, 1, 31, 12, tzinfo=UTC)
 FIRST = Receipt("ab" * 32, "cd" * 32, "exact «bitwise»", 1, NOW, completed_at=NOW, request_id="a b")
 SHAPES = [Shape.of([("raw", "ann"), ("raw", "Bob, 42"), ("sha256", "ef" * 32)]), Shape.of([("md5", "0" * 32)])]
+LEARNER = TrainedLearner("lightgbm", "lightgbm", "4.7.0", "ef" * 32)
 RECEIPTS = [
     FIRST,
     Receipt(None, "cd" * 32, "x" * 1000, 1_000_000, NOW, completed_at=NOW, request_id="r" * 128),
     Receipt("ab" * 32, "ab" * 32, "g", 2, NOW, completed_at=NOW, request_id="r", model="m", asked=SHAPES[0]),
     Receipt(None, "ab" * 32, "g", 1, NOW, completed_at=NOW, request_id="r", asked=SHAPES[1], normalisation={}),
     Receipt(None, "ab" * 32, "g", 1, NOW, completed_at=NOW, request_id="r", normalisation={"subject": ("trim", "nfc")}),
+    Receipt(None, "ab" * 32, "g", 2, NOW, completed_at=NOW, request_id="r", learner=LEARNER),
+    Receipt(None, "ab" * 32, "g", 2, NOW, completed_at=NOW, request_id="r", model="m", learner=LEARNER),
 ]
 
 
