@@ -76,18 +76,20 @@ def export(viewer: Follower) -> Response:
     return csv_file(partial(_exported, service, query, viewer.token), _COLUMNS, "requests")
 
 
-def _exported(service: ErasureService, query: Query, token: Token) -> Iterator[list[Any]]:
+def _exported(service: ErasureService, query: Query, token: Token) -> Iterator[list[list[Any]]]:
     today, state = datetime.now(UTC).date(), query.state
     # The oldest first, of all states: requests that are filed or settled meanwhile move no other one to another page.
     query = replace(query, state="", sort="received", descending=False, limit=_EXPORTED, skip=0)
     while found := service.ledger.search(query).entries:
-        for e in (e for e in found if _has_state(e, state, today)):
-            asked = "" if e.asked is None else e.asked.identities
-            signed = len(e.receipts) if token.audits else ""
-            when = e.arrived or e.received.date(), e.due or "", "yes" if e.is_overdue(today) else "no"
-            times = rfc3339(e.received), "" if e.settled is None else rfc3339(e.settled)
-            yield [e.request_id, e.reference, e.controller, e.kind, e.state.value, *when, *times, asked, signed]
+        yield [_as_row(e, token, today) for e in found if _has_state(e, state, today)]
         query = replace(query, skip=query.skip + _EXPORTED)
+
+
+def _as_row(e: Entry, token: Token, today: date) -> list[Any]:
+    asked, signed = "" if e.asked is None else e.asked.identities, len(e.receipts) if token.audits else ""
+    days = e.arrived or e.received.date(), e.due or "", "yes" if e.is_overdue(today) else "no"
+    times = rfc3339(e.received), "" if e.settled is None else rfc3339(e.settled)
+    return [e.request_id, e.reference, e.controller, e.kind, e.state.value, *days, *times, asked, signed]
 
 
 def _has_state(entry: Entry, state: str, today: date) -> bool:
@@ -97,15 +99,15 @@ def _has_state(entry: Entry, state: str, today: date) -> bool:
     return others.get(state, entry.state == state)
 
 
-def csv_file(rows: Callable[[], Iterator[list[Any]]], columns: str, name: str) -> Response:
-    """A table to download, made while it is sent."""
+def csv_file(blocks: Callable[[], Iterator[list[list[Any]]]], columns: str, name: str) -> Response:
+    """A table to download, made block by block while it is sent."""
 
     def lines() -> Iterator[str]:
         yield columns + "\r\n"
-        for row in rows():
-            line = io.StringIO()
-            csv.writer(line).writerow(row)
-            yield line.getvalue()
+        for block in blocks():
+            out = io.StringIO()
+            csv.writer(out).writerows(block)
+            yield out.getvalue()
 
     headers = {"Content-Disposition": f'attachment; filename="{name}-{datetime.now(UTC):%Y-%m-%d}.csv"'}
     return StreamingResponse(lines(), headers=headers, media_type="text/csv")

@@ -137,17 +137,17 @@ def trail_export(viewer: Auditor) -> Response:
     service, values = viewer.site.service, _trail_query(viewer)
     service.note("export", viewer.token.name)
 
-    def rows() -> Iterator[list[Any]]:
+    def blocks() -> Iterator[list[list[Any]]]:
         skip, total = 0, None
         while (found := service.ledger.trail(**values, limit=_EXPORTED, skip=skip)).events:
             if total is not None and found.total > total:  # events were added in front of this page
                 skip += found.total - total
             else:
-                yield from ([rfc3339(e.at), e.what, e.by, e.request_id, e.model] for e in found.events)
+                yield [[rfc3339(e.at), e.what, e.by, e.request_id, e.model] for e in found.events]
                 skip += len(found.events)
             total = found.total
 
-    return csv_file(rows, "at,what,token,request,model", "trail")
+    return csv_file(blocks, "at,what,token,request,model", "trail")
 
 
 @router.get("/login")
