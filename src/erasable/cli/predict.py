@@ -31,12 +31,31 @@ _BY_POSITION = (
     "columns are taken in the order of the table"
 )
 
+_TRAINED_AGAIN = (
+    "note: the learner next to the file was trained with {} {}, and another version is installed. It was trained "
+    "again; predictions may differ from earlier ones."
+)
 
 Data = Annotated[
     list[str],
     typer.Argument(
         help="The table, or several files of one, as for `learn`; `-` is standard input. Columns are found by name if "
         "the model has their names, else taken in their order."
+    ),
+]
+
+Ignore = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Column that is not a feature, for models without feature names. Repeat it for several.", metavar="COLUMN"
+    ),
+]
+NoCache = Annotated[
+    bool,
+    typer.Option(
+        "--no-cache",
+        help="For a model with a learner: train it, and neither read nor write the fitted learner next to the file. "
+        "Only LightGBM is kept there; `forget` and `learn` erase it.",
     ),
 ]
 
@@ -57,22 +76,9 @@ def predict(
     target: Annotated[
         list[str] | None, typer.Option(help="For a regression: column of known numbers.", metavar="COLUMN")
     ] = None,
-    ignore: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Column that is not a feature, for models without feature names. Repeat it for several.",
-            metavar="COLUMN",
-        ),
-    ] = None,
+    ignore: Ignore = None,
     probabilities: Annotated[bool, typer.Option("--probabilities", help="Add the probability of every class.")] = False,
-    no_cache: Annotated[
-        bool,
-        typer.Option(
-            "--no-cache",
-            help="For a model with a learner: train it, and neither read nor write the fitted learner next to the "
-            "file. Only LightGBM is kept there; `forget` and `learn` erase it.",
-        ),
-    ] = False,
+    no_cache: NoCache = False,
     as_json: Json = False,
 ) -> None:
     """Predict labels, or numbers, for the rows of a table, which may be larger than memory.
@@ -110,11 +116,7 @@ def predict(
         )
         rows = write_records(map(_visible, found) if on_screen else found, out)
     if held is not None and not held.usable:
-        say(
-            f"note: the learner next to the file was trained with {held.facts.library} {held.facts.version}, and "
-            "another version is installed. It was trained again; predictions may differ from earlier ones.",
-            aside=True,
-        )
+        say(_TRAINED_AGAIN.format(held.facts.library, held.facts.version), aside=True)
     if not no_cache and loaded.cache.get("learner") is not held:
         keep_cached(model, loaded, checksum, shards_of)
     _show(found, {"model": str(model), "rows": rows, "out": out}, as_json=as_json)

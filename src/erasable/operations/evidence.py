@@ -215,15 +215,20 @@ def evidence(
         audit_holds=audited.get("holds"),
     )
     found, filed = _with_receipts(found, texts, keys, request_ids)
-    copied = [(i, text) for i, (text, f) in enumerate(filed, 1) if _may_be_copied(text, f)]
+    copied = {i: text for i, (text, f) in enumerate(filed, 1) if _may_be_copied(text, f)}
     found = replace(found, copies=len(copied))
+    _write_pack(folder, found, copied)
+    return found
+
+
+def _write_pack(folder: Path, found: Evidence, receipts: dict[int, str]) -> None:
+    """Write the page, and copies of these receipts under their numbers on it."""
     folder.mkdir(parents=True, exist_ok=True)
-    if copied:
+    if receipts:
         (folder / COPIES).mkdir()
-    for number, text in copied:
+    for number, text in receipts.items():
         write_text(folder / COPIES / f"{number:04d}.json", text)
     write_text(folder / PAGE, _page(found))
-    return found
 
 
 def evidence_page(

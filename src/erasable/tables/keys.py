@@ -86,15 +86,21 @@ def read_keys(
         raise ConfigurationError(f"column names a column or array, which {file.name} does not have: leave it out.")
     if path != "-":
         existing_file(file)
+    values = _keys_in(file, form, column, piped=path == "-")
+    return _as_kind(values, kind, file, text=form not in (*_ARRAYS, ".parquet"), trim=trim)
+
+
+def _keys_in(file: Path, form: str, column: str | None, *, piped: bool) -> list[Any]:
+    """The keys in a file, as its format has them."""
     choose = partial(_chosen, file, column, "array" if form in _ARRAYS else "column")
     if form in _ARRAYS:
         values: list[Any] = read_or_refuse(lambda: _array(file, choose), file, "an array of ids or subjects")
     elif form in _COLUMNS:
         values = (_parquet_column if form == ".parquet" else _csv_column)(file, choose)
     else:
-        values = read_or_refuse(lambda: _lines(file, piped=path == "-"), file, "text in UTF-8, one key per line")
+        values = read_or_refuse(lambda: _lines(file, piped=piped), file, "text in UTF-8, one key per line")
         _refuse_doubtful(["a quote at one end" if '"' in (key[0], key[-1]) else None for key in values], file)
-    return _as_kind(values, kind, file, text=form not in (*_ARRAYS, ".parquet"), trim=trim)
+    return values
 
 
 def _form(path: Path) -> str:
