@@ -6,6 +6,7 @@ style; the filters below make every page write numbers and times in the same way
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import date, datetime
 from functools import cache
 from typing import TYPE_CHECKING
@@ -30,6 +31,18 @@ def render(template: str, **values: object) -> str:
     '<div class="big"><div><b>3 &lt; 4</b><span>rows</span></div></div>'
     """
     return templates().get_template(template).render(values)
+
+
+def facts(title: str, rows: Iterable[tuple[str, object]]) -> str:
+    """Return a small table of facts, as notebooks show it; whole numbers get separators, and None is left out.
+
+    Examples
+    --------
+    >>> "<td" in facts("Learnt", [("rows", 1200), ("rate", None)])
+    True
+    """
+    shown = [(name, number(value) if type(value) is int else value) for name, value in rows if value is not None]
+    return render("facts.html", title=title, facts=shown)
 
 
 @cache

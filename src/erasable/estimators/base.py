@@ -10,7 +10,7 @@ import os
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from copy import deepcopy
 from dataclasses import replace
 from types import MappingProxyType
@@ -20,13 +20,21 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
 from sklearn.exceptions import NotFittedError
+from sklearn.utils import estimator_html_repr
 from sklearn.utils.metaestimators import available_if
 
 from erasable.core.arrays import ColumnLike, Float64s, MatrixLike
 from erasable.core.layout import Buffer
 from erasable.core.selector import Progress
 from erasable.engines import opened_engine
-from erasable.errors import ChangedMeanwhileError, ConfigurationError, InputError, NotErasedError, UnknownOutcomeError
+from erasable.errors import (
+    ChangedMeanwhileError,
+    ConfigurationError,
+    ErasableError,
+    InputError,
+    NotErasedError,
+    UnknownOutcomeError,
+)
 from erasable.estimators.validated import INPUT_ATTRIBUTES, check_rows
 from erasable.models.access import StoredRows, rows_of
 from erasable.models.files import Fetch, FileMark, checksum_at, files_of, mark_of, shards_of, write
@@ -44,6 +52,7 @@ from erasable.models.reports import (
 )
 from erasable.models.row_source import ArraySource, Rows, RowSource, StartedSource
 from erasable.models.state import KINDS, State
+from erasable.pages import facts
 from erasable.store import PRIVATE, locked
 from erasable.validation import whole_number
 
@@ -114,6 +123,17 @@ class ErasableEstimator(BaseEstimator):
     def _check_rows_to_predict(self, X: object) -> Any:
         """Return validated rows to predict."""
         return check_rows(self, X, first=False, tensors=self._tensors)[0]
+
+    def _html_repr(self) -> str:
+        """Return what notebooks show: scikit-learn's diagram and, of a fitted model, what it stores and promises."""
+        diagram: str = estimator_html_repr(self)
+        if not self.__sklearn_is_fitted__() or self._model.version_token is None:
+            return diagram
+        digest = None
+        with suppress(ErasableError):  # of a model whose state has no canonical bytes
+            digest = self.state_digest()
+        state = ("rows stored", len(self._model.core)), ("state digest", digest)
+        return diagram + facts(type(self).__name__, [*state, ("guarantee", str(self.guarantee))])
 
     # -- learning ------------------------------------------------------------------------------------------------
 
@@ -376,7 +396,12 @@ class ErasableEstimator(BaseEstimator):
     # -- predicting ----------------------------------------------------------------------------------------------
 
     def predict(self, X: object) -> npt.NDArray[Any]:
-        """The class of each row: the sign of its score, or the class with the largest one; or its targets."""
+        """The class of each row: the sign of its score, or the class with the largest one; or its targets.
+
+        Parameters
+        ----------
+        X : array, SciPy sparse matrix or dataframe of shape (n_samples, n_features)
+        """
         X = self._rows_to_predict(X)
         return self._model.predict(X)
 
@@ -612,7 +637,12 @@ class ErasableClassifierBase(ClassifierMixin, ErasableEstimator):
         return array_of(self._fitted("classes_").classes)
 
     def decision_function(self, X: object) -> Float64s:
-        """Scores: shape (n_samples,) for one or two classes, (n_samples, n_classes) otherwise."""
+        """Scores: shape (n_samples,) for one or two classes, (n_samples, n_classes) otherwise.
+
+        Parameters
+        ----------
+        X : array, SciPy sparse matrix or dataframe of shape (n_samples, n_features)
+        """
         X = self._rows_to_predict(X)
         return self._model.decision(X)
 
@@ -623,6 +653,10 @@ class ErasableClassifierBase(ClassifierMixin, ErasableEstimator):
         clipped to [0, 1]. With more classes the vector of these is projected to the nearest probability vector, of
         which clipping is the case of two classes. With the logistic loss it is the sigmoid of the score, and with more
         classes the sigmoids divided by their sum.
+
+        Parameters
+        ----------
+        X : array, SciPy sparse matrix or dataframe of shape (n_samples, n_features)
         """
         X = self._rows_to_predict(X)
         return self._model.predict_proba(X)

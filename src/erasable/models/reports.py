@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from erasable.core.selector import Decisions
 from erasable.errors import EmptiedClassWarning, SortedRowsWarning, StaleReportError, WeakModelWarning
+from erasable.pages import facts
 
 if TYPE_CHECKING:
     from erasable.models.configuration import Configuration
@@ -194,6 +195,19 @@ class LearnReport:
             return f"{text} Chance explains the difference."
         return f"{text} They differ because {', and because '.join(self.rate_reasons)}."
 
+    def _repr_html_(self) -> str:
+        named = ("rows replaced", self.rows_replaced), ("rows passed over", self.rows_known + self.rows_suppressed)
+        return facts(
+            "Rows learnt",
+            [
+                ("rows offered", self.rows),
+                ("rows stored of these", self.core_rows_added),
+                *((name, value or None) for name, value in named),
+                ("rows stored in all", self.core_rows),
+                ("share", self.share_text),
+            ],
+        )
+
 
 @dataclass(frozen=True, eq=False, repr=False, slots=True)
 class ForgetReport:
@@ -294,6 +308,18 @@ class ForgetReport:
             f"core_rows={self.core_rows}{retrained})"
         )
 
+    def _repr_html_(self) -> str:
+        rows = [
+            ("ids and subjects named", self.requested),
+            ("stored rows that left", self.core_rows_removed),
+            ("stored rows left", self.core_rows),
+            ("rows trained on again", self.rows_retrained or None),
+            ("state digest", self._digest),  # not computed for a picture of the report
+            ("receipt", "signed" if self.receipt else None),
+            ("note", self.thin_text),
+        ]
+        return facts("Rows forgotten", rows)
+
     def __reduce__(self) -> tuple[object, ...]:
         return _report_again, (self._facts(),)
 
@@ -393,6 +419,10 @@ class VerifyReport:
             f"verified: {self.core_rows:,} core rows replayed and selected again{recomputed if self.sums else ''}\n"
             f"state digest {self.digest}{learner}"
         )
+
+    def _repr_html_(self) -> str:
+        counts = ("core rows", self.core_rows), ("sums", self.sums or None), ("weights", self.weights or None)
+        return facts("Verified: every bit is what the stored rows give", [*counts, ("state digest", self.digest)])
 
 
 _FEW = 100  # rows offered: with fewer, nothing is said

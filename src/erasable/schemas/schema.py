@@ -21,6 +21,7 @@ from erasable.core.names import Spelling, is_unicode, read_spelling
 from erasable.core.target_grid import check_range
 from erasable.errors import ConfigurationError, InputError, InputTypeError
 from erasable.features import TABLES, FeatureMap
+from erasable.pages import count, facts
 from erasable.schemas.cells import VERSION, Kind, canonical_text, folded, missing_texts, read_numbers
 from erasable.schemas.columns import MOST_PLACES, Category, Column, Number, Ordered, YesNo
 from erasable.schemas.crosses import Cross
@@ -234,11 +235,23 @@ class Schema(FeatureMap):
     def __repr__(self) -> str:
         return f"Schema({len(self.features)} columns, {self.n_features_out} features)"
 
+    def _repr_html_(self) -> str:
+        widths = dict(zip([*self.features, *self.crosses], self.widths, strict=True))
+        shown: list[tuple[str, object]] = [(c.role, c.name) for c in self.columns if isinstance(c, Role)]
+        shown += [(c.name, f"{c.KIND}: {count(widths[c], 'feature')}") for c in self.features]
+        shown += [(c.name, f"cross: {count(widths[c], 'feature')}") for c in self.crosses]
+        return facts(repr(self), shown)
+
     # -- reading and writing -----------------------------------------------------------------------------------------
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """The schema in a file.
+
+        Parameters
+        ----------
+        path : path
+            A TOML file in UTF-8.
 
         Raises
         ------
@@ -260,7 +273,13 @@ class Schema(FeatureMap):
 
     @classmethod
     def parse(cls, text: str, *, name: str = "the schema") -> Self:
-        """The schema that a TOML text describes; messages call it ``name``.
+        """The schema that a TOML text describes.
+
+        Parameters
+        ----------
+        text : str
+        name : str, default="the schema"
+            What messages call it.
 
         Raises
         ------
@@ -371,6 +390,13 @@ class Schema(FeatureMap):
 
         Half of a schema may be a valid schema of another model. An existing file keeps its permissions; a pipe or
         device is written to directly.
+
+        Parameters
+        ----------
+        path : path
+        head, after : str, optional
+            Comments before and after the schema.
+        notes : mapping from names of columns to comments, optional
         """
         write_text(path, self.commented_text(head, notes, after))
 
@@ -401,7 +427,12 @@ class Schema(FeatureMap):
         return {c.name: c for c in self.columns}
 
     def names_of(self, role: str) -> tuple[str, ...]:
-        """The names of the columns that have a role."""
+        """The names of the columns that have a role.
+
+        Parameters
+        ----------
+        role : "label", "target", "id", "subject", "weight" or "ignore"
+        """
         return tuple(c.name for c in self.columns if isinstance(c, Role) and c.role == role)
 
     @property
@@ -470,7 +501,12 @@ class Schema(FeatureMap):
         return (rows if self.sparse else rows.toarray()), report
 
     def encode_sparse(self, table: Any) -> tuple[Any, EncodingReport]:
-        """:meth:`encode`, with the rows as a csr_array in any case."""
+        """:meth:`encode`, with the rows as a csr_array in any case.
+
+        Parameters
+        ----------
+        table : Arrow table, pandas or polars dataframe, or dict of columns
+        """
         found = self.encoded(table)
         assert found.report is not None
         return found.rows, found.report
