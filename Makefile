@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: demo quick test test-oldest package check bench walks clean help
+.PHONY: demo quick test test-oldest package check bench walks clean help docs
 
 # What `quick` runs: one of each kind of test. Laws, machines and sweeps in full are for `test`.
 QUICK := $(wildcard tests/test_*.py) tests/paper tests/formats tests/models/test_linear_state.py tests/features \
@@ -43,6 +43,10 @@ check: $(STAMP) ## lint, format, types, import contracts, spelling, workflows
 	$(BIN)/lint-imports
 	$(BIN)/codespell
 	$(BIN)/zizmor --quiet --offline .github
+
+docs: $(STAMP) ## build the documentation site into docs/_build/html; any warning fails
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build/html
 
 bench: $(STAMP) ## measure speed and memory
 	$(BIN)/python benchmarks/run.py $(ARGS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SCRIPTS = sorted(EXAMPLES.glob("*.py"))
+GALLERY = sorted((EXAMPLES / "gallery").glob("plot_*.py"))
 PICTURE = {
     "demo.py": "demo.png",
     "drift.py": "drift.png",
@@ -55,6 +57,22 @@ def test_example_runs_and_draws_its_picture(script: Path, tmp_path: Path) -> Non
     assert (tmp_path / PICTURE[script.name]).stat().st_size > 10_000
     if script.name == "drift.py":
         follows_the_new_world(said)
+
+
+@pytest.mark.parametrize("script", GALLERY, ids=lambda script: script.stem)
+def test_a_script_of_the_gallery_draws_a_figure(script: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plt = pytest.importorskip("matplotlib.pyplot")
+    plt.close("all")
+    plt.switch_backend("Agg")
+    shown: list[int] = []
+    monkeypatch.setattr(plt, "show", lambda: shown.extend(plt.get_fignums()))
+    runpy.run_path(str(script))
+    plt.close("all")
+    assert shown
+
+
+def test_the_gallery_has_what_the_site_promises() -> None:
+    assert len(GALLERY) >= 8
 
 
 def test_leak_draws_its_picture(leak: tuple[str, Path]) -> None:

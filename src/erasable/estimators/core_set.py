@@ -96,7 +96,7 @@ class CoreSetUnlearner(ErasableClassifierBase):
     ----------
     classes_ : array of shape (n_classes,)
         Those of the remaining core rows, or those fixed by the learner's parameters.
-    core_ids_ : array of shape (n_core_,)
+    core_ids_ : array of shape (n_core,)
         Ids of the core rows in order of selection.
     n_core_, stored_rows_ : int
         How many rows are stored.
@@ -219,12 +219,22 @@ class CoreSetUnlearner(ErasableClassifierBase):
 
     @_offers("predict_proba")  # type: ignore[untyped-decorator]
     def predict_proba(self, X: object) -> npt.NDArray[Any]:
-        """The learner's probabilities, shape (n_samples, n_classes); one where one class is left."""
+        """The learner's probabilities, shape (n_samples, n_classes); one where one class is left.
+
+        Parameters
+        ----------
+        X : array, SciPy sparse matrix or dataframe of shape (n_samples, n_features)
+        """
         return super().predict_proba(X)
 
     @_offers("decision_function")  # type: ignore[untyped-decorator]
     def decision_function(self, X: object) -> npt.NDArray[Any]:
-        """The learner's scores; zeros where one class is left."""
+        """The learner's scores; zeros where one class is left.
+
+        Parameters
+        ----------
+        X : array, SciPy sparse matrix or dataframe of shape (n_samples, n_features)
+        """
         return super().decision_function(X)
 
     def __sklearn_tags__(self) -> Any:

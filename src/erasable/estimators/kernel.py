@@ -85,7 +85,7 @@ class ErasableKernelClassifier(ErasableClassifierBase):
     Attributes
     ----------
     classes_ : array of shape (n_classes,)
-    dual_coef_ : array of shape (1 or n_classes, n_core_), float32
+    dual_coef_ : array of shape (1 or n_classes, n_core), float32
         Weights of the core rows, correctly rounded.
     core_ids_, n_core_, threshold_
         The core set and the threshold in force.

@@ -295,7 +295,7 @@ class ErasableClassifier(LinearEstimator, ErasableClassifierBase):
         ``X / |X| @ coef_.T + intercept_``.
     intercept_ : array of shape (1 or n_classes,)
         With what ``class_weight`` moves the decision by.
-    core_ids_ : array of shape (n_core_,)
+    core_ids_ : array of shape (n_core,)
         Ids of the core rows in learning order.
     n_core_ : int
     threshold_ : float
@@ -450,8 +450,9 @@ class ErasableRegressor(RegressorMixin, LinearEstimator):
     capacity : float, default=0.02
         The regulariser lambda, held on the grid's own resolution, as a multiple of ``4**-grid_bits``. Lower fits closer
         and stores a little more. The paper's bounds are about classes, and cover no deletions here.
-    threshold, kappa, horizon, selection, rate, moments, fit_intercept, scaling, feature_map, feature_names, grid_bits,
-    sample_rate
+    threshold, kappa, horizon, selection, rate, moments
+        As in ``ErasableClassifier``.
+    fit_intercept, scaling, feature_map, feature_names, grid_bits, sample_rate
         As in ``ErasableClassifier``.
     learner : str, dict or estimator, optional
         As in ``ErasableClassifier``, with regressors, and ``"sklearn_ridge"`` in place of ``"sklearn_logistic"``.
@@ -540,7 +541,13 @@ class ErasableRegressor(RegressorMixin, LinearEstimator):
         allow_no_subject: bool = False,
         replace: bool = False,
     ) -> Self:
-        """Learn more rows after those learnt before; parameters as in ``ErasableClassifier.partial_fit``."""
+        """Learn more rows after those learnt before.
+
+        Parameters
+        ----------
+        X, y, ids, subjects, sample_weight, allow_no_subject, replace
+            As in ``ErasableClassifier.partial_fit``; ``y`` are targets.
+        """
         rows = Rows(X, y, ids, subjects, sample_weight)
         self._learn(rows, streaming=True, allow_no_subject=allow_no_subject, replacing=replace)
         return self

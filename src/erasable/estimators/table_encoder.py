@@ -59,19 +59,35 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return self.schema
 
     def fit(self, X: object, y: object = None) -> Self:
-        """Check that the table has the columns and is of their kinds; nothing is kept."""
+        """Check that the table has the columns and is of their kinds; nothing is kept.
+
+        Parameters
+        ----------
+        X : Arrow table, pandas or polars dataframe, or dict of columns
+        y : ignored
+        """
         self.transform(X)
         return self
 
     def transform(self, X: object) -> Any:
-        """Encoded rows: a float32 array, or a csr_array."""
+        """Encoded rows: a float32 array, or a csr_array.
+
+        Parameters
+        ----------
+        X : Arrow table, pandas or polars dataframe, or dict of columns
+        """
         schema = self.feature_map
         sparse = choice(self.sparse_output, "sparse_output", ("auto", True, False))
         rows, _ = schema.encode_sparse(X)
         return rows if sparse is True or (sparse == "auto" and schema.sparse) else rows.toarray()
 
     def get_feature_names_out(self, input_features: object = None) -> npt.NDArray[np.object_]:
-        """The names of the features; those of the input are the schema's."""
+        """The names of the features; those of the input are the schema's.
+
+        Parameters
+        ----------
+        input_features : ignored
+        """
         return np.array(self.feature_map.feature_names_out(), dtype=object)
 
     def __sklearn_is_fitted__(self) -> bool:

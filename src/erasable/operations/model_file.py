@@ -365,7 +365,13 @@ class ModelFile:
     # -- looking and checking ------------------------------------------------------------------------------------
 
     def rows_of(self, *, ids: list[Any] | None = None, subjects: list[Any] | None = None) -> StoredRows:
-        """Return the stored rows with these ids and subjects; see ``erasable.operations.inspect.rows_of``."""
+        """Return the stored rows with these ids and subjects; see ``erasable.operations.inspect.rows_of``.
+
+        Parameters
+        ----------
+        ids, subjects : list, optional
+            Names of rows and of people; unknown ones have no rows.
+        """
         return rows_of(self.path, ids=ids, subjects=subjects)
 
     def predictor(self) -> tuple[Model, str]:
@@ -378,7 +384,13 @@ class ModelFile:
             return model.predictor(), self._cache.checksum
 
     def verify(self, *, progress: Callable[[int, int], None] | None = None) -> VerifyReport:
-        """Recompute what the file holds from its own rows; see ``erasable.verify``."""
+        """Recompute what the file holds from its own rows; see ``erasable.verify``.
+
+        Parameters
+        ----------
+        progress : callable, optional
+            Called with (rows done, rows in all).
+        """
         return verify_file(self.path, like=self._like, progress=progress)
 
     # -- how -----------------------------------------------------------------------------------------------------

@@ -78,7 +78,7 @@ class InterpolatedClassifier(UnitBallScores):
         The weights, for rows as ``scaling`` leaves them.
     noise_scale_ : float
         The noise of each function has a norm of ``noise_scale_`` times the number of coordinates, on average.
-    core_ids_ : array of shape (n_core_,)
+    core_ids_ : array of shape (n_core,)
         Ids of the core rows in order of selection.
     n_core_, stored_rows_, stored_bytes_ : int
         The core rows; bytes of rows, labels, noised sum and weights.

@@ -1,0 +1,87 @@
+"""The documentation site: ``make docs`` builds it into ``docs/_build``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import erasable
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+
+import _generated  # noqa: E402  # in this folder
+
+project = "erasable"
+author = copyright = "The erasable developers"
+release = version = erasable.__version__
+
+extensions = [
+    "sphinx_gallery.gen_gallery",
+    "myst_parser",
+    "numpydoc",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx_copybutton",
+    "sphinx_design",
+]
+source_suffix = {".md": "markdown", ".rst": "restructuredtext"}  # autosummary writes the latter
+exclude_patterns = ["_build"]
+templates_path = ["_templates"]
+
+myst_enable_extensions = ["colon_fence", "deflist"]
+myst_heading_anchors = 4
+copybutton_exclude = ".linenos, .gp, .go"
+
+autosummary_generate = True
+numpydoc_show_class_members = False
+numpydoc_validation_checks = {"PR01", "PR02"}  # every parameter is documented, and no other
+
+sphinx_gallery_conf = {
+    "examples_dirs": "../examples/gallery",
+    "gallery_dirs": "gallery",
+    "min_reported_time": 1e6,  # builds do not measure
+    "show_memory": False,
+    "download_all_examples": False,
+    "abort_on_example_error": True,
+}
+
+html_theme = "pydata_sphinx_theme"
+html_title = "erasable"
+html_theme_options = {
+    "navigation_with_keys": False,
+    "show_toc_level": 2,
+    "footer_start": ["copyright"],
+    "footer_end": [],
+}
+
+
+def files_as_pages(app: Any, name: str, source: list[str]) -> None:
+    """Lead links to files outside of this folder to the pages that show them."""
+    for path, page in PAGES_OF_FILES.items():
+        source[0] = source[0].replace(f"]({path}", f"]({page}")
+
+
+PAGES_OF_FILES = {
+    "../benchmarks/RESULTS.md": "benchmarks.md",
+    "../README.md": "index.md",
+    "../verifier/README.md": "verifier.md",
+}
+
+# Methods that other parts of the package call, and users have no use for.
+INTERNAL = {"check_agrees", "check_block", "fitted_model", "forget_quietly", "from_state", "is_done", "learn_prepared"}
+INTERNAL |= {"predictor", "encode_raw", "encoded", "mapped", "prepared", "raw_fits", "shares_of"}
+
+
+def is_hidden(app: Any, what: str, name: str, member: Any, skip: bool, options: Any) -> bool | None:
+    """Leave out internal methods, and those that scikit-learn defines: its own documentation has them."""
+    of_others = str(getattr(member, "__module__", "")).startswith("sklearn.")
+    return True if of_others or name in INTERNAL else None
+
+
+def setup(app: Any) -> None:
+    """Write the generated pages, then build."""
+    _generated.write(HERE / "reference" / "generated")
+    app.connect("source-read", files_as_pages)
+    app.connect("autodoc-skip-member", is_hidden)

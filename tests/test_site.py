@@ -1,0 +1,52 @@
+"""Tutorials and guides of the site, each run from top to bottom in an empty folder."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from erasable.cli.app import run
+
+DOCS = Path(__file__).parents[1] / "docs"
+PAGES = sorted([DOCS / "choose.md", *DOCS.glob("start/*.md"), *DOCS.glob("guides/*.md")])
+
+
+def run_python(text: str, page: str, names: dict[str, object]) -> None:
+    """Run a block; it prints what the comments after its print calls, or at its end, promise."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(compile(text, page, "exec"), names)
+    promised = re.findall(r"^ *print\(.*\)  # (.*)$|^# (.*)$", text, re.MULTILINE)
+    assert printed.getvalue().splitlines() == ["".join(one) for one in promised]
+
+
+def run_commands(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Run each command of a block; it prints the lines that follow it, ``…`` stands for anything."""
+    for entry in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
+        line, *promised = entry.splitlines()
+        program, *arguments = shlex.split(line)
+        assert program == "erasable"
+        capsys.readouterr()
+        assert run(arguments) == 0, line
+        shown = "".join(capsys.readouterr())
+        for part in (part for one in promised for part in one.split("…") if part.strip()):
+            assert part in shown
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_every_block_of_the_page_runs(page, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"```(python|console)\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    names: dict[str, object] = {}  # later blocks know what earlier ones defined
+    for kind, text in blocks:
+        run_python(text, str(page), names) if kind == "python" else run_commands(text, capsys)
+
+
+def test_the_pages_have_blocks_to_run():
+    with_blocks = [page for page in PAGES if re.search("```(python|console)\n", page.read_text(encoding="utf-8"))]
+    assert len(with_blocks) >= 11
