@@ -27,13 +27,6 @@ def test_the_example_prints_what_its_comments_say():
     assert lines[2].startswith("verified: 409 core rows")
 
 
-def test_every_other_example_runs():
-    blocks = re.findall(r"```python\n(.*?)```", README.read_text(), re.S)[1:]
-    assert len(blocks) == 2
-    for code in blocks:
-        exec(compile(code, "README.md", "exec"), {})
-
-
 def test_the_commands_print_what_is_shown(tmp_path, monkeypatch, capsys):
     """On the table that the demo leaves; where the page has an ellipsis, anything may stand."""
     monkeypatch.chdir(tmp_path)
@@ -51,19 +44,12 @@ def test_the_commands_print_what_is_shown(tmp_path, monkeypatch, capsys):
             printed = printed[printed.index(part) + len(part) :]
 
 
-def test_the_file_is_proved_and_the_person_to_forget_is_stored(tmp_path, monkeypatch, capsys):
-    """On the table of the page of commands; the scan finds the person in that table, which is still there."""
-    monkeypatch.chdir(tmp_path)
-    page = (README.parent / "docs" / "commands.md").read_text(encoding="utf-8")
-    exec(compile(re.search(r"```python\n(.*?)```", page, re.S).group(1), "docs/commands.md", "exec"), {})
-    session = re.search(r"## One file, and proof\n+```\n(.*?)```", README.read_text(), re.S).group(1)
-    codes = [run(shlex.split(line)[1:]) for line in session.splitlines()]
-    assert codes == [0] * 5 + [1]
-    assert "not stored" not in "".join(capsys.readouterr())
+def test_the_page_is_short():
+    assert len(README.read_text().splitlines()) <= 140
 
 
 def test_every_file_the_readme_links_to_exists():
-    links = re.findall(r"\]\(([^)#]+)\)", README.read_text())
+    links = re.findall(r"\]\((?!https:)([^)#]+)", README.read_text())
     assert len(links) > 5
     assert [link for link in links if not (README.parent / link).exists()] == []
 
