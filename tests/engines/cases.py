@@ -12,10 +12,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from sklearn.base import clone
 
 from erasable import ErasableClassifier
 from erasable.engines import Dask
 from erasable.models.row_source import Rows, RowSource
+from erasable.tables import stream_table
 from tests.waiting import PATIENCE
 
 N, D = 900, 6
@@ -52,8 +54,21 @@ IDS = np.array([f"row-{i}" for i in RNG.permutation(N)], dtype=object)
 OWNERS = np.array([f"who-{i % 37}" for i in range(N)], dtype=object)
 CLASSIFIER = ErasableClassifier(threshold=0.05)
 WHOLE = ErasableClassifier(threshold=0.05).fit(X, Y, ids=IDS, subjects=OWNERS).state_digest()
+INDEPENDENT = ErasableClassifier(selection="independent", rate=0.1, moments=np.geomspace(0.5, 0.005, D))
+ALONE = INDEPENDENT.fit(X, Y, ids=IDS, subjects=OWNERS).state_digest()
 FIRST = 90
 COLUMNS = {"label": "y", "id": "id", "subject": "who"}
+
+
+def check_one_round(engine, folder):
+    """Independent selection needs one pass over files on any engine, and only rows that are kept come back."""
+    clf = clone(INDEPENDENT).set_params(engine=engine)
+    with stream_table(folder, **COLUMNS) as stream:
+        report = clf.learn_blocks(stream, budget_bytes=2_000)
+    assert clf.state_digest() == ALONE
+    (only,) = report.rounds
+    assert (only.rows, only.survivors, only.core_rows_added) == (N, clf.n_core_, clf.n_core_)
+    assert 0 < clf.n_core_ < N / 4
 
 
 def in_two_calls(model, rows=X, answers=Y, ids=IDS, subjects=OWNERS):

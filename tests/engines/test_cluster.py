@@ -31,6 +31,7 @@ from tests.engines.cases import (
     X,
     Y,
     arrow_table,
+    check_one_round,
     in_two_calls,
     parquet_folder,
     patient_clusters,
@@ -96,6 +97,10 @@ def test_any_number_of_workers_and_any_parts(tmp_path, n_workers):
         assert len(report.rounds) > 1
         assert all(r.rows == N and r.bytes_moved > 0 for r in report.rounds)
         assert clf.fit(X, Y, ids=IDS, subjects=OWNERS).state_digest() == WHOLE
+
+
+def test_independent_selection_needs_one_round(tmp_path, engine):
+    check_one_round(engine, parquet_folder(tmp_path / "t", 3, 70, None))
 
 
 def test_embeddings_made_on_the_workers(engine):

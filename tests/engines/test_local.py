@@ -29,6 +29,7 @@ from tests.engines.cases import (
     X,
     Y,
     arrow_table,
+    check_one_round,
     in_two_calls,
     parquet_folder,
 )
@@ -99,6 +100,12 @@ def test_any_files_in_any_order_read_by_processes(tmp_path, processes, n_files, 
     assert 0 < report.rounds[-1].survivors < N
     assert sum(r.core_rows_added for r in report.rounds) == clf.n_core_
     assert all(r.bytes_moved > 0 for r in report.rounds)
+
+
+@pytest.mark.parametrize("kind", ["none", "threads", "processes"])
+def test_independent_selection_needs_one_round(tmp_path, processes, kind):
+    engine = {"none": None, "threads": Local(threads=2), "processes": processes}[kind]
+    check_one_round(engine, parquet_folder(tmp_path / "t", 3, 70, None))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
