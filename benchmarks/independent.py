@@ -6,6 +6,7 @@ make bench ARGS="--only independent --data DIR"
 from __future__ import annotations
 
 import warnings
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +29,14 @@ patient), three keys each: mean (standard deviation). Moments are those of the t
 to powers of two, class shares too: a stand-in for public ones. AUC of two classes, otherwise accuracy. "All rows" is
 `LogisticRegression(C=1 / alpha)` on all training rows, scaled alike.
 """
+
+EXPONENTS = """
+A public power of rarity: the chance of being kept is in proportion to it. About {share:.0%} of the rows are stored,
+with the same draws for every power (a simulation: `LogisticRegression(C=1 / alpha)` on the rows drawn). AUC or accuracy
+/ log-loss; three splits, three keys.
+
+"""
+SHARE = 0.1
 
 
 def shares(y):
@@ -105,6 +114,27 @@ def accuracy(folder):
             yield [data.name, name, f"{stored:.1%}", f"{first:.4f} ({spread:.4f})", f"{loss:.4f} ({spread_loss:.4f})"]
 
 
+def exponents(folder):
+    """Rows of the table of powers of rarity: 0 is uniform, 1 is the definition."""
+    for data in arrays(folder):
+        figures = {power: [] for power in (0.0, 0.5, 1.0)}
+        for (train, test), key in product(data.splits(3), KEYS):
+            X, y, classes = data.X[train], data.y[train], np.unique(data.y)
+            rows, held_out = (scale_rows(part, data.grid) * data.grid.stretch for part in (X, data.X[test]))
+            squares = rows.multiply(rows) if hasattr(rows, "multiply") else np.square(rows)
+            found = np.maximum(np.asarray(squares.mean(axis=0)).ravel(), 1.0 / (X.shape[0] * X.shape[1]))
+            rarity = squares @ (1.0 / 2.0 ** np.round(np.log2(found)))
+            drawn = np.random.default_rng(key).random(len(y))
+            for power in figures:
+                chance = SHARE * rarity**power / np.mean(rarity**power)
+                kept = drawn < chance
+                if len(np.unique(y[kept])) == len(classes):
+                    peer = LogisticRegression(C=1 / ALPHA, max_iter=2000).fit(rows[kept], y[kept])
+                    figures[power].append(judged(data.y[test], peer.predict_proba(held_out), classes))
+        if all(len(found) == len(figures[0.0]) for found in figures.values()):
+            yield [data.name, *("{:.4f} / {:.4f}".format(*np.mean(found, axis=0)) for found in figures.values())]
+
+
 def independent(options):
     """The section."""
     folder = Path(options.data) if options.data else None
@@ -112,4 +142,7 @@ def independent(options):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         text += table(["data", "rows stored by", "stored", "AUC or accuracy", "log-loss"], list(accuracy(folder)))
+        text += EXPONENTS.format(share=SHARE) + table(
+            ["data", "uniform", "square root", "rarity"], list(exponents(folder))
+        )
     return text
