@@ -263,7 +263,7 @@ def test_the_defaults_are_those_of_the_operation():
     assert shared == {"horizon": None, "effort": "default", "random_state": 0} == {name: ours[name] for name in shared}
     targets = {field.name: field.default for field in dataclasses.fields(TargetOptions)}
     assert targets.keys() == PlanOptions.__annotations__.keys() - {
-        *("fit_intercept", "scaling", "target_range", "moments", "class_shares")
+        *("fit_intercept", "scaling", "target_range", "moments", "class_shares", "learners")
     }
     assert set(targets.values()) == {None}
 

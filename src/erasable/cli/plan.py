@@ -136,6 +136,10 @@ class EffortOptions:
     scaling: Annotated[
         float | None, typer.Option(help="Divide rows by this number. [default: each row by its norm]")
     ] = None
+    learner: Annotated[
+        list[str] | None,
+        typer.Option(help="Also try this learner, such as lightgbm, next to the linear heads. Repeat it for several."),
+    ] = None
     effort: Annotated[str, typer.Option(help="How hard to look: quick, default, thorough.")] = "default"
     random_state: RandomState = 0
 
@@ -180,6 +184,10 @@ def plan(
     from erasable.operations.rendering import make_folder
     from erasable.store import write_text
 
+    if roles.schema is not None:
+        refuse_options(
+            {"learner": how.learner}, "sees the raw columns of a schema, and plans are made with encoded ones"
+        )
     with _arguments_as_options():
         table, ranges = _rows(file, roles, csv.dialect)
     if out is not None:
@@ -219,6 +227,7 @@ def _planned(
         horizon=how.horizon,
         fit_intercept=how.intercept,
         scaling="row" if how.scaling is None else how.scaling,
+        learners=how.learner,
         effort=how.effort,
         random_state=how.random_state,
         progress=bars.tick,

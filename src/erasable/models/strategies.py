@@ -40,8 +40,8 @@ _BLOCK = 2**20  # numbers handled at once
 class SelectionResult(NamedTuple):
     """The rows that learning would keep.
 
-    ``positions`` are places among the rows offered, ascending; ``batches`` the stored form of these rows, split anyhow.
-    ``H`` is the Gram matrix of the core rows with these, if the selection has made it.
+    ``positions`` are places among the rows offered, in the order in which they are stored; ``batches`` the stored form
+    of these rows, split anyhow. ``H`` is the Gram matrix of the core rows with these, if the selection has made it.
     """
 
     positions: Positions

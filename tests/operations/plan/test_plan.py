@@ -465,6 +465,21 @@ def test_a_log_loss_worse_than_that_of_a_constant_is_never_recommended():
     assert "no candidate is better than a constant: log-loss is" in why_not(planner)
 
 
+def test_learners_are_tried_next_to_the_linear_heads():
+    X, y, X_test, y_test = rows(n=300)
+    found = plan(X, y, effort="quick", max_loss=0.1, learners=["sklearn_logistic"])
+    tried = {c.parameters["selection"] for c in found.candidates if c.parameters.get("learner") == "sklearn_logistic"}
+    assert tried == {"leverage", "independent"}
+    chosen = next(c for c in found.candidates if c.parameters.get("learner") and c.parameters.get("rate") == 0.4)
+    assert not {"loss", "alpha", "capacity"} & chosen.parameters.keys()
+    clf = build(dataclasses.replace(found, parameters=chosen.parameters).line).fit(X, y)
+    assert clf.n_core_ == pytest.approx(chosen.stored_rows, abs=40)
+    area = metrics.roc_auc_score(y_test, clf.predict_proba(X_test)[:, 1])
+    assert area == pytest.approx(chosen.value.mean, abs=0.05)
+    with pytest.raises(ConfigurationError, match="learner"):
+        plan(X, y, learners=["no such learner"])
+
+
 def test_public_moments_and_class_shares_are_used_and_named_in_the_line():
     X, y = rare(n=3000)
     moments, shares = np.full(5, 0.25), {False: 0.875, True: 0.125}

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from erasable.models.core_rows import CoreRows
     from erasable.models.heads.linear import ExactSums
 
+_NUMBERS_AT_ONCE = 2**22
+
 
 @dataclass(frozen=True)
 class IndependentSelection(IndependentRule, Selection):
@@ -95,8 +97,15 @@ class IndependentSelection(IndependentRule, Selection):
         mask, decisions = self.keeps(rows, hashes, labels, progress)
         index = np.flatnonzero(mask)
         index = index[hashed_order(taken(ids, index if order is None else order[index]), self.key)]
-        kept = rows.take(index) if isinstance(rows, RawRows) else rows[index]
-        return SelectionResult(index, [kept] if len(index) else [], decisions)
+        step = self.rows_at_once
+        parts = [index[low : low + step] for low in range(0, len(index), step)]
+        kept = [rows.take(part) if isinstance(rows, RawRows) else rows[part] for part in parts]
+        return SelectionResult(index, kept, decisions)
+
+    @property
+    def rows_at_once(self) -> int:
+        """How many kept rows become integers together: that takes several float64 arrays of their size."""
+        return max(1, _NUMBERS_AT_ONCE // (self.lattice.n_features + 1))
 
     # -- verifying and files -----------------------------------------------------------------------------------------
 

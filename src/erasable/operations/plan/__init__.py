@@ -6,6 +6,7 @@ until one meets the ``targets``; ``report`` has the plan, its tables, warnings a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, TypedDict, Unpack
 
 import numpy.typing as npt
@@ -18,6 +19,7 @@ from erasable.operations.plan.candidates import (
     Candidate,
     SelectionScore,
     Trial,
+    checked_learner,
     checked_public,
     maker,
     used_of,
@@ -54,6 +56,7 @@ class PlanOptions(TypedDict, total=False):
     ``subject`` where those are given, otherwise ``uniform``. ``delete_label`` is the class whose rows ``label``
     deletes, by default the first in sorted order. ``target_range``, ``fit_intercept`` and ``scaling`` are those of the
     estimators; so are the public ``moments`` and ``class_shares``, which independent selection uses if they are given.
+    ``learners`` are names of learners to try next to the linear heads, such as ``["lightgbm"]``: see docs/learners.md.
     """
 
     metric: str | None
@@ -69,6 +72,7 @@ class PlanOptions(TypedDict, total=False):
     scaling: Any
     moments: Any
     class_shares: Any
+    learners: Sequence[str] | None
 
 
 def plan(
@@ -130,9 +134,11 @@ def plan(
     label = options.get("delete_label")
     sample = check_sample(X, y, model=kind.estimator(**fixed), **columns, horizon=horizon, delete_label=label)
     public = checked_public(public, sample)
-    balances = (0.0, BALANCE) if "class_shares" in public and targets.metric != "balanced" else (0.0,)
-    make = maker(kind, fixed, public)
-    planner = Planner(sample, make, targets, chosen, random_state, progress or (lambda *_: None), balances)
+    watch = progress or (lambda *_: None)
+    tried: dict[str, Any] = {"learners": [checked_learner(name, kind) for name in options.get("learners") or ()]}
+    if "class_shares" in public and targets.metric != "balanced":
+        tried["balances"] = (0.0, BALANCE)
+    planner = Planner(sample, maker(kind, fixed, public), targets, chosen, random_state, watch, **tried)
     if (found := planner.search()) is None:
         raise ConfigurationError(why_not(planner))
     return _plan_of(planner, found, fixed, public, effort)
@@ -168,7 +174,7 @@ def _targets_of(
     options: PlanOptions, subjects: object, weights: object
 ) -> tuple[Targets, dict[str, Any], dict[str, Any]]:
     """The targets with their defaults, the parameters of the model that are fixed, and the public ones; checked."""
-    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    given: dict[str, Any] = {name: v for name, v in options.items() if v is not None and name != "learners"}
     fixed: dict[str, Any] = {
         name: given.pop(name) for name in ("target_range", "fit_intercept", "scaling") if name in given
     }

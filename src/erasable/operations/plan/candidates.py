@@ -7,6 +7,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,9 @@ from erasable.core.arrays import ColumnLike, Float64s, Matrix
 from erasable.core.independent import rarity_of
 from erasable.core.keyed_hash import hashed_order
 from erasable.errors import ConfigurationError
+from erasable.estimators.trained import named_learner
 from erasable.operations.plan.deletions import SCENARIOS, Survival, score_after
-from erasable.operations.plan.rows import Estimator, HeldOut, Kind, Parameters, Sample
+from erasable.operations.plan.rows import CLASSES, Estimator, HeldOut, Kind, Parameters, Sample
 from erasable.operations.plan.targets import AnyScores, Effort, Metric
 
 Make = Callable[[Parameters], Estimator]  # an estimator with these parameters and those that the caller fixed
@@ -147,7 +149,7 @@ class SelectionScore:
 
 
 def grid_of_candidates(
-    effort: Effort, kind: Kind, *, metric: str, balances: Sequence[float]
+    effort: Effort, kind: Kind, *, metric: str, balances: Sequence[float] = (0.0,), learners: Sequence[Any] = ()
 ) -> list[list[list[Parameters]]]:
     """The parameters to try, and the one place that says which selections and heads are compared.
 
@@ -155,16 +157,18 @@ def grid_of_candidates(
     one step store the same rows and differ in their head alone.
     """
     extra = {"class_weight": "balanced"} if metric == "balanced" else {}
+    linear = {c: [head | extra for head in kind.heads(c)] for c in effort.capacities}
+    trained: list[Parameters] = [{"learner": name} for name in learners]
     paths: list[list[list[Parameters]]] = []
     for c in effort.capacities:
         thresholds = [t for t in effort.thresholds if t < 1 / c]
         own = LEVERAGE | {"capacity": c}
-        paths.append([[{**own, "threshold": t, **head, **extra} for head in kind.heads(c)] for t in thresholds])
-    heads = [head for c in effort.capacities for head in kind.heads(c)]
+        paths.append([[{**own, "threshold": t, **head} for head in (*linear[c], *trained)] for t in thresholds])
+    heads = [*chain.from_iterable(linear.values()), *trained]
     for balance in balances:
         drawn = {"balance": balance} if balance else {}
         rates = effort.rates if balance else (*effort.rates, 1.0)
-        paths.append([[{**INDEPENDENT, "rate": r, **drawn, **head, **extra} for head in heads] for r in rates])
+        paths.append([[{**INDEPENDENT, "rate": r, **drawn, **head} for head in heads] for r in rates])
     return paths
 
 
@@ -190,6 +194,11 @@ def checked_public(given: Parameters, sample: Sample) -> Parameters:
     return public
 
 
+def checked_learner(name: Any, kind: Kind) -> str:
+    """The name of a learner that may be tried. Raises ConfigurationError if it is not of the allow-list."""
+    return named_learner(str(name), classifies=kind is CLASSES)[0]
+
+
 def used_of(public: Parameters, parameters: Parameters) -> Parameters:
     """The public parameters that a candidate uses."""
     names = ["moments"] if parameters.get("selection") == "independent" else []
@@ -208,8 +217,9 @@ def stores_all(parameters: Parameters) -> bool:
 
 
 def head_of(parameters: Parameters) -> Parameters:
-    """The parameters of the head alone; the capacity is one of them unless another number regularises."""
-    names = ("loss", "class_weight", *(["alpha"] if "alpha" in parameters else ["capacity"]))
+    """The parameters of the head alone; the capacity is one of them where nothing else regularises."""
+    names = ["loss", "class_weight", "learner", "alpha"]
+    names += [] if {"alpha", "learner"} & parameters.keys() else ["capacity"]
     return {name: parameters[name] for name in names if name in parameters}
 
 
@@ -224,6 +234,7 @@ def leverage_like(trial: Trial, trials: Sequence[Trial], *, at_horizon: bool) ->
     if "threshold" in own:
         return own
     tried = [t for t in trials if "threshold" in t.parameters and head_of(t.parameters) == head]
+    tried = [t for t in tried if t.parameters["capacity"] == tried[-1].parameters["capacity"]]
     sizes = {(t.stored_rows if at_horizon else t.share): t.parameters["threshold"] for t in tried}
     if not sizes:
         return None
@@ -287,10 +298,8 @@ def observe(trial: Trial, found: Estimator, part: Sample, held_out: HeldOut) -> 
     trial.scores.append(held_out.scores(found))
     trial.by_class.append(_rows_at_horizon(found, np.asarray(found.core_ids_), part))
     trial.shares.append(found.n_core_ / part.n_rows)
-    c, classes = found.model_.configuration, found.model_.classes_with_rows()
-    sums, functions, columns = len(c.head.sum_order(c, classes)), c.head.n_functions(c, classes), part.grid.n_columns
-    trial.other_bytes = (8 * columns + 8 * sums + 4 * functions) * columns  # sums and weights
-    trial.row_bytes = (found.stored_bytes_ - trial.other_bytes) / found.n_core_  # of sparse rows, on average
+    rows = found.model_.core.nbytes
+    trial.other_bytes, trial.row_bytes = found.stored_bytes_ - rows, rows / found.n_core_  # of sparse rows, on average
 
 
 def observe_whole(trial: Trial, make: Make, sample: Sample, rng: np.random.Generator) -> None:
@@ -307,12 +316,12 @@ def observe_whole(trial: Trial, make: Make, sample: Sample, rng: np.random.Gener
     if len(others) >= min(_JUDGED, sample.n_rows / 2) and sample.kind.differ(sample.y[others[:_SCORED]]):
         trial.final = HeldOut(sample.X[others[:_SCORED]], sample.y[others[:_SCORED]]).scores(clf)
     seconds = []
-    _ = clf.coef_
+    clf.predict(sample.X[:1])
     time.sleep(0.1)  # threads of BLAS libraries fall asleep: awake they take a core from the calls that are timed
     for i in rng.permutation(len(keys))[: min(_TIMED, len(keys) - 1)].tolist():
         start = time.perf_counter()
         clf.forget_quietly([keys[i]])
-        _ = clf.coef_
+        clf.predict(sample.X[:1])
         seconds.append(time.perf_counter() - start)
     trial.seconds = float(np.median(seconds)) if seconds else None
 

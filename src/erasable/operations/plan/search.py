@@ -6,7 +6,8 @@ Where none does, :func:`why_not` says which target binds, what comes closest, an
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -57,10 +58,10 @@ class Planner:
         effort: Effort,
         random_state: int,
         watch: Watch,
-        balances: Sequence[float] = (0.0,),
+        **tried: Any,
     ) -> None:
         self.sample, self.make, self.targets, self.metric = sample, make, targets, targets.by
-        self.balances = balances
+        self.tried = tried  # further arguments of :func:`grid_of_candidates`
         # Classifiers are judged by their probabilities, too, whatever the metric.
         self.judges = tuple({m.name: m for m in (self.metric, sample.kind.metrics.get("logloss")) if m}.values())
         self.effort, self.random_state, self.watch = effort, random_state, watch
@@ -126,7 +127,7 @@ class Planner:
     def _try_candidates(self) -> None:
         """Score the candidates of each path on the first divisions, until they store most of the rows."""
         kind, sample = self.sample.kind, self.sample
-        paths = grid_of_candidates(self.effort, kind, metric=self.targets.metric, balances=self.balances)
+        paths = grid_of_candidates(self.effort, kind, metric=self.targets.metric, **self.tried)
         steps = [(k, step) for k, path in enumerate(paths) for step in path]
         most, path = 0.0, -1
         for done, (k, step) in enumerate(steps):
