@@ -41,6 +41,7 @@ from benchmarks.gpu_tables import gpu
 from benchmarks.independent import independent
 from benchmarks.independent_deletions import independent_deletions
 from benchmarks.kernel import kernel
+from benchmarks.learners import learners
 from benchmarks.logistic import logistic
 from benchmarks.models import models
 from benchmarks.order import order
@@ -406,6 +407,7 @@ SECTIONS = {
     "defaults": defaults,
     "comparison": comparison,
     "models": models,
+    "learners": learners,
     "kernel": kernel,
     "logistic": logistic,
     "regression": regression,
