@@ -146,6 +146,7 @@ class Index:
 
     def __init__(self, image: memoryview | None = None) -> None:
         self._lock = threading.RLock()
+        self.recent: dict[str, Entry] = {}  # settled entries that were read
         self._base = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
         if image is None:
             self._base.executescript(_TABLES)

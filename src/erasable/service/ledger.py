@@ -64,6 +64,7 @@ from erasable.service.settings import Settings
 from erasable.service.suppression import SuppressionList, read_key
 from erasable.store import REAL_DISK, Disk, Record
 
+_RECENT = 1_000  # settled entries that are kept in memory
 _UNSAVED = 2_000  # records after which the index is saved again
 _Open = tuple[Entry, People]
 
@@ -224,15 +225,22 @@ class Ledger:
 
     def _entry(self, key: str) -> Entry | None:
         """The entry of a key: the live one, or that of the record in ``past``."""
-        if (live := self._live.get(key)) is not None:
-            return live
+        index = self._index
+        if (known := self._live.get(key) or index.recent.get(key)) is not None:
+            return known
         try:
-            place = self._index.place(key)
-            return None if place is None else entry_of(self._past.record(place))
+            return self._settled_entry(key, index)
         except StoreError:
             with self._past_lock:  # a purge has moved all records
-                place = self._index.place(key)
-                return None if place is None else entry_of(self._past.record(place))
+                return self._settled_entry(key, self._index)
+
+    def _settled_entry(self, key: str, index: Index) -> Entry | None:
+        if (place := index.place(key)) is None:
+            return None
+        if len(index.recent) >= _RECENT:
+            index.recent.clear()
+        found = index.recent[key] = entry_of(self._past.record(place))
+        return found
 
     def search(self, query: Query) -> Found:
         """A page of requests, and how many there are in all."""
