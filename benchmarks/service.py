@@ -317,7 +317,13 @@ def service(options):
         "answered; then 100 erasures and 100 predictions a second for 20 seconds; then predictions while a table of",
         f"{LEARNT:,} x {FEATURES} rows is learnt; then 50 kills in the middle of erasures.\n\n",
     ]
-    return " ".join(text) + measured()
+    long = [
+        "\n\nThe same service on a model of 5,000 rows, started on a ledger without requests and on one with 100,000",
+        "settled requests: the start, processor seconds and memory of the process that answers; predictions of one",
+        "client while nobody else asks, and while a token reloads a page of 50 requests over and over; a batch of",
+        "100,000 identities, until it is accepted and until it is completed.\n\n",
+    ]
+    return " ".join(text) + measured() + " ".join(long) + settled(100_000)
 
 
 def measured(core=CORE, scale=1.0):
