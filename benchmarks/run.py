@@ -40,6 +40,7 @@ from benchmarks.files import file_growth, measure, streaming
 from benchmarks.gpu_tables import gpu
 from benchmarks.independent import independent
 from benchmarks.independent_deletions import independent_deletions
+from benchmarks.independent_speed import independent_speed
 from benchmarks.kernel import kernel
 from benchmarks.learners import learners
 from benchmarks.logistic import logistic
@@ -336,7 +337,7 @@ def planning(options):
         row(*case, random_state=i)
         for i, case in enumerate(track(list(cases(options.data)), "planner", console=console))
     ]
-    head = ["data", "deletions", "loss", "plan", "rows stored", "measure", "deletions until that loss", "took, s"]
+    head = ["data", "deletions", "loss", "plan", "rows stored", "measure", "deletions until that loss", "processor s"]
     return text + table(head, found)
 
 
@@ -424,6 +425,7 @@ SECTIONS = {
     "worst_case": worst_case,
     "independent": independent,
     "independent_deletions": independent_deletions,
+    "independent_speed": independent_speed,
     "poison": poison,
     "reproduction": reproduction,
 }
