@@ -26,10 +26,10 @@ from benchmarks.tools import table
 from erasable import ErasableClassifier, ErasableRegressor, plan, verify
 from erasable.errors import ConfigurationError, InputError
 
-INTRODUCTION = f"""## Comparison
+INTRODUCTION = """## Comparison
 
 Defaults and heads next to what people would use instead. A raw table goes through the unedited draft of a schema, made
-from its training rows; TV16 and deliveries were looked at only at the end. Two or {FOLDS} tenths of the rows, which
+from its training rows; TV16 and deliveries were looked at only at the end. Two or three tenths of the rows, which
 were not looked at when defaults were chosen, are scored in turn, and the others learnt (at most 30,000, of numbers
 15,000): mean (standard deviation). AUC is the mean over classes. Seconds of the processor, on a shared machine: to
 learn, to forget one stored row and predict again, to verify. The peers are fitted on all rows and cannot forget:
