@@ -61,9 +61,9 @@ threshold was revised once: as first written, 0.03 on all sets, it would have ta
 Taken: alpha 0.1 behind a schema and 0.01 for plain numbers; capacity 0.02 and threshold 0.06, as before; behind a
 schema, independent selection with balance 0.5, and a rate of sixteen rows for each feature, at least 1/8. Balance 1
 loses with several classes. For plain numbers Algorithm 1 stays, against the letter of the rule: at the storage that
-it finds by itself, half of the rows or more, a uniform sample is within on 5 of 6 sets; but nothing public states that
-storage, and at the default rate of 0.1 a uniform sample is beyond the limits on five of six. The square root of rarity in place of rarity changes no AUC by
-0.002, so the definition stays.
+it finds by itself, half of the rows or more, a uniform sample is within on 5 of 6 sets; but nothing public states
+that storage, and at the default rate of 0.1 a uniform sample is beyond the limits on five of six. The square root of
+rarity in place of rarity changes no AUC by 0.002, so the definition stays.
 """
 AT_EQUAL_STORAGE = """
 AUC / log-loss of Algorithm 1, and the difference of independent selection at equal storage (two keys; bold is beyond
