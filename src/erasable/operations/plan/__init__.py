@@ -123,7 +123,7 @@ def plan(
     >>> from erasable.operations.plan import plan
     >>> X, y = load_breast_cancer(return_X_y=True)
     >>> plan(X, y, max_stored=0.5, max_loss=0.05, effort="quick").line
-    "ErasableClassifier(loss='...', ...)"
+    "ErasableClassifier(selection='...', ...)"
     """
     if unknown := options.keys() - PlanOptions.__annotations__:
         raise TypeError(f"plan() got an unexpected keyword argument {min(unknown)!r}")

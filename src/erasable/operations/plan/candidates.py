@@ -298,6 +298,10 @@ def observe(trial: Trial, found: Estimator, part: Sample, held_out: HeldOut) -> 
     trial.scores.append(held_out.scores(found))
     trial.by_class.append(_rows_at_horizon(found, np.asarray(found.core_ids_), part))
     trial.shares.append(found.n_core_ / part.n_rows)
+    _measure_bytes(trial, found)
+
+
+def _measure_bytes(trial: Trial, found: Estimator) -> None:
     rows = found.model_.core.nbytes
     trial.other_bytes, trial.row_bytes = found.stored_bytes_ - rows, rows / found.n_core_  # of sparse rows, on average
 
@@ -312,6 +316,7 @@ def observe_whole(trial: Trial, make: Make, sample: Sample, rng: np.random.Gener
     keys = _listed(clf.core_ids_)
     core = np.array([position[key] for key in keys])
     trial.whole = _rows_at_horizon(clf, core, sample)
+    _measure_bytes(trial, clf)  # targets grow with the rows
     others = rng.permutation(np.setdiff1d(np.arange(sample.n_rows), core))
     if len(others) >= min(_JUDGED, sample.n_rows / 2) and sample.kind.differ(sample.y[others[:_SCORED]]):
         trial.final = HeldOut(sample.X[others[:_SCORED]], sample.y[others[:_SCORED]]).scores(clf)
