@@ -90,8 +90,8 @@ class NeedsCodeError(Exception):
     """A kind of model whose state follows from code that is not in the file."""
 
 
-class LearnerError(Exception):
-    """A model with a learner, which a library trains: this program does not know its rows."""
+class NotKnownError(Exception):
+    """A kind of model that ``erasable verify`` checks and this program does not: nothing can be said of it."""
 
 
 def need(condition: object, part: str, reason: str) -> None:
@@ -481,7 +481,9 @@ def members_of(meta: Meta) -> set[str]:
     selection, head = str(meta.get("selection")), str(meta.get("head"))
     known = selection == meta.get("selection") == "independent" and head == meta.get("head") and head in OF_HEAD
     if head in ("named-learner", "named-learner-regression"):
-        raise LearnerError
+        raise NotKnownError("a model with a learner, which a library trains,")
+    if (selection, head) == ("independent-kernel", "kernel"):
+        raise NotKnownError("a kernel model of independent selection")
     need(known, "metadata", f"the selection {selection:.40} with the head {head:.40} is not known")
     return INDEPENDENT | OF_HEAD[head] | ({"shards"} & set(meta))
 
@@ -1681,9 +1683,9 @@ def verdict(path: Path, say: Callable[[str], None], tick: Tick, estimate_only: b
     except NeedsCodeError as error:
         reason = f"{error}: what is stored follows from code that a file cannot hold; layout, checksum and names hold"
         code, found = NEEDS_CODE, {**found, "part": "code", "reason": reason}
-    except LearnerError:
-        reason = "a model with a learner, which a library trains, is checked by erasable verify alone"
-        code, found = NEEDS_CODE, {**found, "part": "code", "reason": f"{reason}; nothing was checked"}
+    except NotKnownError as error:
+        reason = f"{error} is checked by erasable verify alone; nothing was checked"
+        code, found = NEEDS_CODE, {**found, "part": "code", "reason": reason}
     except OSError as error:
         code, found = UNREADABLE, {**found, "part": "file", "reason": str(error.strerror)}
     return code, {**found, "seconds": round(time.process_time() - start, 3), "exit": code}
