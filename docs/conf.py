@@ -80,8 +80,18 @@ def is_hidden(app: Any, what: str, name: str, member: Any, skip: bool, options: 
     return True if of_others or name in INTERNAL else None
 
 
+def write_index_for_programs(app: Any, error: Exception | None) -> None:
+    """Write ``llms.txt``: every page with its title, for programs that read documentation."""
+    if error is None and app.builder.format == "html":
+        titles = sorted((name, node.astext()) for name, node in app.env.titles.items())
+        lines = ["# erasable", "", "> Machine learning that can forget, bit for bit.", ""]
+        lines += [f"- [{title}]({name}.html)" for name, title in titles if name != "404"]
+        (Path(app.outdir) / "llms.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
 def setup(app: Any) -> None:
     """Write the generated pages, then build."""
     _generated.write(HERE / "reference" / "generated")
+    app.connect("build-finished", write_index_for_programs)
     app.connect("source-read", files_as_pages)
     app.connect("autodoc-skip-member", is_hidden)

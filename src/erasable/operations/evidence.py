@@ -200,6 +200,20 @@ def evidence(
     ConfigurationError, InputError, StoreError, OSError
         If the folder is not empty, a file is of another form or missing, or cannot be read or written. If a check
         fails, the pack is written and ``holds`` is False.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from sklearn.datasets import load_iris
+    >>> from erasable import ErasableClassifier, ModelFile, evidence
+    >>> from erasable.audit.keys import new_key
+    >>> folder, key = Path(tempfile.mkdtemp()), new_key()
+    >>> ErasableClassifier().fit(*load_iris(return_X_y=True)).save(folder / "iris.erasable")
+    >>> report = ModelFile(folder / "iris.erasable", key=key).forget(ids=[3])
+    >>> _ = (folder / "receipt.json").write_text(report.receipt)
+    >>> evidence(folder / "iris.erasable", folder / "receipt.json", folder / "pack", keys=[key.public]).holds
+    True
     """
     folder = Path(out)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
