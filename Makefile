@@ -55,7 +55,7 @@ walks: $(STAMP) ## count lines, files, and the code that fit, learn, forget and 
 	$(BIN)/python benchmarks/walks.py $(ARGS)
 
 clean: ## remove everything that make and the tools have made
-	rm -rf .venv .venv-* .nox build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-* .nox build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache docs/_build docs/gallery docs/reference/generated
 	find src tests examples benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 help: ## show this list
