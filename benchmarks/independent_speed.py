@@ -24,7 +24,7 @@ from benchmarks.datasets import correlated
 from benchmarks.tools import table
 from erasable import ErasableClassifier
 
-RATE, MILLIONS, WIDTH, BLOCK = 0.1, 5, 64, 100_000
+RATE, MILLIONS, WIDTH, BLOCK = 0.1, 20, 64, 100_000
 INTRODUCTION = f"""## Independent selection: speed
 
 `fit` and the weights at `rate={RATE:g}`, in one process, contestants taking turns, one BLAS thread. Processor seconds,
