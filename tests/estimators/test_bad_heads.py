@@ -70,7 +70,7 @@ def test_weights_of_rows(case, loss):
 POSITIVE, BETWEEN = "must be a positive finite number", "must be between 2**-16 and 2**16"
 BAD_PARAMETERS = [
     ({"loss": "hinge"}, "loss must be one of 'logistic', 'squared'"),
-    ({"loss": None}, "loss must be one of"),
+    ({"loss": 2}, "loss must be one of"),
     *(({"loss": "logistic", "alpha": v}, "alpha " + POSITIVE) for v in (0, -1.0, math.nan, math.inf, "1", True)),
     ({"loss": "logistic", "alpha": FINEST / 2}, "alpha must be at least 4**-grid_bits"),
     ({"loss": "logistic", "alpha": 1e300}, "alpha must be below"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -252,8 +251,8 @@ class ErasableClassifier(LinearEstimator, ErasableClassifierBase):
         the state does not depend on what rows were handed in as.
     grid_bits : int, default=15
         Rows are rounded to multiples of ``2**-grid_bits``.
-    loss : "logistic" or "squared", default="logistic"
-        What the published weights minimise over the core rows: that of logistic regression,
+    loss : "logistic" or "squared", optional
+        By default logistic. What the published weights minimise over the core rows: that of logistic regression,
         ``alpha / 2 |w|^2 + sum c_i log(1 + exp(-y_i w'x_i))``, or the squared loss, whose minimiser is the ridge
         solution of the paper: it is solved faster, and its probabilities are worse. Rows are selected alike. More than
         two classes are fitted one against the rest.
@@ -346,7 +345,7 @@ class ErasableClassifier(LinearEstimator, ErasableClassifierBase):
         classes: object = None,
         feature_names: object = None,
         grid_bits: int = 15,
-        loss: str = "logistic",
+        loss: str | None = None,
         alpha: float | None = None,
         learner: object = None,
         class_weight: object = None,
@@ -415,8 +414,7 @@ class ErasableClassifier(LinearEstimator, ErasableClassifierBase):
 
     def _check_parameters(self, classes: object) -> None:
         if self.learner is not None:
-            usual = inspect.signature(ErasableClassifier).parameters
-            given = [n for n in ("loss", "alpha", "class_weight") if getattr(self, n) != usual[n].default]
+            given = [n for n in ("loss", "alpha", "class_weight") if getattr(self, n) is not None]
             if given:
                 raise ConfigurationError(
                     f"{' and '.join(given)} are for the linear heads, and learner= names another head: leave one of "

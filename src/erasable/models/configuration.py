@@ -341,7 +341,7 @@ def head_of(given: Arguments, selection: GridSelection) -> Squared | Logistic | 
     if named is not None:
         return Learner(*named)
     class_weight = plain_class_weights(given.class_weight)
-    if choice(given.loss, "loss", LOSSES) == "squared":
+    if choice(LOSSES[0] if given.loss is None else given.loss, "loss", LOSSES) == "squared":
         return Squared(class_weight)
     alpha = given.alpha
     if alpha is None:
