@@ -5,6 +5,7 @@ The standard library is enough, so a machine that only sends requests does not n
 
 from __future__ import annotations
 
+import http.client
 import json
 import ssl
 import time
@@ -91,6 +92,8 @@ class Client:
         Raises ``InputError`` or ``ConfigurationError`` if the service refuses the list or the token, ``ConflictError``
         if the key was used with another list, ``UnknownOutcomeError`` if no answer came: file it again with this key.
         """
+        if not (1 <= len(key) <= 255 and key.isascii() and key.isprintable()):
+            raise ConfigurationError("an idempotency key has 1 to 255 printable ASCII characters: give another.")
         body = json.dumps({"identities": list(identities)} | {k: v for k, v in options.items() if v}).encode()
         headers = {"Content-Type": "application/json", "Content-Length": str(len(body)), "Idempotency-Key": key}
 
@@ -106,6 +109,11 @@ class Client:
                 f"no answer came ({error}), so it is not known whether the list was received: run it again with "
                 f"--idempotency-key {key}."
             ) from error
+        if not isinstance(answer, dict) or not {"batch", "identities", "state", "due"} <= answer.keys():
+            raise UnknownOutcomeError(
+                f"what answered is no erasure service, so the list may not have been received: check --url, and run it "
+                f"again with --idempotency-key {key}."
+            )
         return Batch(answer["batch"], answer["identities"], answer["state"], answer["due"])
 
     def wait(self, batch: Batch, progress: Progress = lambda *_: None) -> Batch:
@@ -151,7 +159,7 @@ class Client:
                     raise _refusal(error.code, detail) from None
                 problem = f"{error.code}: {detail}"
                 pause = float(_seconds(error.headers))
-            except (OSError, ValueError) as error:  # also an answer that is no JSON
+            except (OSError, ValueError, http.client.HTTPException) as error:  # also an answer cut off, or no JSON
                 if isinstance(getattr(error, "reason", None), ssl.SSLCertVerificationError):
                     raise ConfigurationError("the certificate of the service is not trusted: see --ca-file.") from None
                 problem = f"the service cannot be reached: {type(error).__name__}"

@@ -379,7 +379,7 @@ class ErasureService:
 
     def note(self, what: str, by: str, request_id: str = "", model: str = "") -> None:
         """See ``Ledger.note``: call it before a token gets what it asked for."""
-        self.ledger.note(what, by, request_id, model)
+        self.ledger.note(what, by, request_id.lower(), model)  # pages take ids in any case
 
     def receipts(self, request_id: str, controller: str = "", others: bool = True) -> dict[str, str] | None:
         """See ``Ledger.receipts``; a request as in ``Ledger.entry``."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from erasable import load
 from erasable.audit.receipts import check_receipt
 from erasable.cli.app import run
+from erasable.errors import ConfigurationError, UnknownOutcomeError
 from erasable.operations.remote import Client
 from erasable.service.index import Query
 from tests.service.http.conftest import PEOPLE
@@ -124,3 +127,26 @@ def test_no_answer_is_an_unknown_outcome_that_names_the_key(capsys, tmp_path):
     err = capsys.readouterr().err
     assert "--idempotency-key key-2" in err
     assert "canary-9" not in err
+
+
+@pytest.mark.parametrize("answer", [b'HTTP/1.1 202 OK\r\nContent-Length: 100\r\n\r\n{"ba', b"garbage\r\n\r\n"])
+def test_an_answer_that_is_cut_off_leaves_the_outcome_unknown(answer):
+    def speak(server):
+        for _ in range(2):
+            with suppress(OSError):
+                connection, _ = server.accept()
+                with connection:
+                    connection.recv(65536)
+                    connection.sendall(answer)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=speak, args=(server,), daemon=True).start()
+        client = Client(f"http://127.0.0.1:{server.getsockname()[1]}", "token", timeout=0.5)
+        with pytest.raises(UnknownOutcomeError, match="idempotency-key"):
+            client.file(["somebody"], "key-1")
+
+
+@pytest.mark.parametrize("key", ["", "ключ", "a\nb", "k" * 256])
+def test_a_key_that_no_header_can_hold_is_refused_at_once(key):
+    with pytest.raises(ConfigurationError, match="printable ASCII"):
+        Client("http://127.0.0.1:9", "token").file(["somebody"], key)
