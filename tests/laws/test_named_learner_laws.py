@@ -375,6 +375,15 @@ def test_hessboost_keeps_its_promise_of_exact_updates():
     assert model.model.save_raw() == again.save_raw()
 
 
+@pytest.mark.parametrize("learner", ["lightgbm", "hist_gradient_boosting", "random_forest", "sklearn_ridge"])
+def test_a_regression_of_one_row_predicts_its_target(learner):
+    reg = ErasableRegressor((0, 10), learner=learner, selection="independent", rate=1.0)
+    reg.fit(X[:30], np.arange(30) / 3, ids=np.arange(30))
+    reg.forget(ids=range(1, 30))
+    assert np.allclose(reg.predict(X[:5]), 0.0, atol=1e-3)
+    assert verify(reg).core_rows == 1
+
+
 # -- parameters --------------------------------------------------------------------------------------------------------
 
 

@@ -139,13 +139,17 @@ class Fitted:
 
 
 class _Only(Fitted):
-    """Predicts the only class that there is."""
+    """Predicts the only class that there is, or the targets of the only row."""
 
-    def __init__(self, facts: TrainedLearner) -> None:
-        self.facts = facts
+    def __init__(self, facts: TrainedLearner, targets: Float64s | None = None) -> None:
+        self.facts, self.targets = facts, targets
 
     def probabilities(self, X: Float64s) -> Float64s:
         return np.ones((len(X), 1))
+
+    def predicted(self, X: Float64s) -> Any:
+        assert self.targets is not None
+        return np.repeat(self.targets, len(X), axis=0)
 
 
 class _Sklearn(Fitted):
@@ -218,6 +222,8 @@ def train(head: Any, X: Float64s, y: npt.NDArray[Any], weights: Float64s | None,
         present, y = np.unique(y, return_inverse=True)
         if len(present) == 1:
             return _Only(_facts(head, b"the only class"))
+    elif len(y) == 1:  # which some libraries refuse
+        return _Only(_facts(head, b"the only row"), np.asarray(y, dtype=np.float64).reshape(1, -1))
     known = entry.parameters(classifies=head.classifies)
     values = {name: parameter.default for name, parameter in known.items()} | dict(head.parameters)
     codes = _categories(head.learner, codes, values)
