@@ -212,6 +212,39 @@ def test_shares_are_left_alone_where_labels_are_encoded_otherwise():
         ErasableClassifier(feature_map=PUBLIC).fit(TABLE, ["perhaps", *Y[1:]], ids=IDS)
 
 
+def test_the_spelling_of_classes_does_not_come_from_rows():
+    """Forgetting all rows of a class equals learning the others; whatever spelling the forgotten rows had."""
+    spelt = np.where(np.array(Y) == "yes", "True", "False")
+    roles = [replace(c, classes=None) if c.name == "outcome" else c for c in DRAFT.columns]
+    schema = replace(PUBLIC, columns=roles, class_shares={"true": 0.25, "false": 0.75})
+    with pytest.raises(InputError, match="fix all classes"):
+        ErasableClassifier(feature_map=schema, rate=0.5).fit(TABLE, spelt, ids=IDS)
+    unfitted = ErasableClassifier(feature_map=schema, rate=0.5, classes=["False", "True"])
+    model = clone(unfitted).fit(TABLE, spelt, ids=IDS)
+    assert dict(model.model_.configuration.selection.class_shares) == {"False": 0.75, "True": 0.25}
+    left = np.flatnonzero(spelt == "True")
+    model.forget(ids=[IDS[i] for i in np.flatnonzero(spelt == "False")])
+    fresh = clone(unfitted).fit(TABLE.take(left), spelt[left], ids=[IDS[i] for i in left])
+    assert model.state_digest() == fresh.state_digest()
+
+
+def test_labels_of_the_first_batch_do_not_decide_whether_shares_count():
+    model = ErasableClassifier(feature_map=PUBLIC, rate=0.5)
+    with pytest.raises(InputError, match="not among"):
+        model.partial_fit(TABLE.slice(0, 50), ["other"] * 50, ids=IDS[:50])
+    assert not hasattr(model, "classes_")
+    model.partial_fit(TABLE.slice(50), Y[50:], ids=IDS[50:])
+    assert model.model_.configuration.selection.balance == 0.5
+
+
+def test_a_learner_that_weighs_classes_gets_no_balance_by_default():
+    learner = {"learner": "hist_gradient_boosting", "class_weight": "balanced"}
+    model = ErasableClassifier(feature_map=PUBLIC, rate=0.5, learner=learner).fit(TABLE, Y, ids=IDS)
+    assert model.model_.configuration.selection.balance == 0.0
+    with pytest.raises(ConfigurationError, match="class_weight"):
+        clone(model).set_params(balance=0.5).fit(TABLE, Y, ids=IDS)
+
+
 def test_other_moments_are_another_model_and_change_nothing():
     model = fitted(KINDS["moments"], range(len(Y)))
     before = model.state_digest()

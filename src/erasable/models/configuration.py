@@ -141,7 +141,7 @@ def configure(
     streaming : bool
         Whether rows arrive in several calls, so that the number of rows of this one names no horizon.
     labels : array, optional
-        Labels of the first call: their type and spelling are those of the classes that a schema states.
+        Labels of the first call: their type is that of the classes that a schema states.
 
     Raises
     ------
@@ -263,7 +263,9 @@ def rule_of(
     moments = getattr(stated, "second_moments", None) if given.moments is None else given.moments
     rarity = rarity_of(moments, n_features)
     balance, by_class = getattr(given, "balance", None), getattr(given, "class_shares", None)
-    weighted = getattr(given, "class_weight", None) is not None
+    _, of_learner = learner_in(given) or ("", ())
+    weights = getattr(given, "class_weight", None), dict(of_learner).get("class_weight")
+    weighted = any(weight is not None for weight in weights)
     optional = balance is None
     if by_class is None and hasattr(given, "balance") and not (optional and (weighted or rate == 1.0)) and balance != 0:
         by_class = _stated_shares(stated, classes, labels, optional=optional)
@@ -281,16 +283,17 @@ def rule_of(
 def _stated_shares(
     schema: Any, classes: tuple[Label, ...] | None, labels: npt.NDArray[Any] | None, *, optional: bool
 ) -> dict[Label, float] | None:
-    """The shares that a schema states, by the fixed classes or else by the labels of rows; None if there are none.
+    """The shares that a schema states, by the fixed classes or else as labels of the rows' type; None without any.
 
-    If they are ``optional``, also None where not one label is among its classes: labels were then encoded otherwise.
+    If they are ``optional``, also None where they are not those of the fixed classes, or where a class that is stated
+    is no label of this type: labels were then encoded otherwise. *Law*: of rows, only the type of labels plays a part.
     """
     if not getattr(schema, "class_shares", None):
         return None
-    if classes is None and labels is not None:
-        classes = sorted_classes(labels)
-    found: dict[Label, float] = schema.shares_of(classes or ())
-    return None if optional and classes and found.keys().isdisjoint(classes) else found
+    kind = str if labels is None or not len(labels) else type(sorted_classes(labels[:1])[0])
+    found: dict[Label, float] = schema.shares_of(classes, kind)
+    fits = set(found) == set(classes) if classes else all(type(label) is kind for label in found)
+    return found if fits or not optional else None
 
 
 def _class_shares(given: Arguments, classes: tuple[Label, ...] | None) -> tuple[tuple[Label, float], ...]:

@@ -447,13 +447,14 @@ class Schema(FeatureMap):
         exponents = [e for found in self.moments.values() for e in found]  # type: ignore[union-attr]
         return np.ldexp(1.0, exponents) if exponents else None
 
-    def shares_of(self, labels: Sequence[Any] | None) -> dict[Any, float] | None:
-        """The stated share of each class, as a label of the type of these; None if none are stated.
+    def shares_of(self, classes: Sequence[Any] | None, kind: type = str) -> dict[Any, float] | None:
+        """The stated share of each class; None if none are stated.
 
-        A class is spelt as the label whose canonical text it is. Texts that are no label of this type stay texts.
+        A class is spelt as the fixed class whose canonical text it is, or else as the label of this type that has the
+        text. *Law*: no row plays a part, so that forgetting rows leaves no spelling of theirs.
         """
-        spelt = {canonical_text(label, self.version): label for label in labels or () if not isinstance(label, bytes)}
-        kind = type(labels[0]) if labels else str
+        spelt = {canonical_text(c, self.version): c for c in classes or () if not isinstance(c, bytes)}
+        kind = type(classes[0]) if classes else kind
         return {spelt.get(t, label_in(t, kind)): share for t, share in self.class_shares.items()} or None
 
     @cached_property
