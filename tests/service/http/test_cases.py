@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import io
 import re
@@ -13,6 +14,7 @@ import pytest
 
 from erasable import load
 from erasable.pages import when
+from erasable.service.http.cases import csv_file
 from erasable.service.http.opendsr import rfc3339
 from erasable.service.index import Query
 from erasable.service.requests import Case, Filing
@@ -389,3 +391,14 @@ def test_without_a_script_a_page_still_follows_its_request(open_page, site):
     with page.expect_download() as download:
         page.get_by_role("link", name="Download everything (zip)").click()
     assert download.value.suggested_filename == f"erasure-{name}.zip"
+
+
+def test_no_cell_of_an_export_is_a_formula():
+    given = [["=1+1", "-1-1", "+2", "@x", "case-7", 3, None]]
+    response = csv_file(lambda: iter([given]), "a,b,c,d,e,f,g", "cases")
+    lines = list(asyncio.run(_collected(response)))
+    assert lines[-1].strip() == "'=1+1,'-1-1,'+2,'@x,case-7,3,"
+
+
+async def _collected(response):
+    return [part if isinstance(part, str) else part.decode() async for part in response.body_iterator]

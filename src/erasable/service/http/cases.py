@@ -106,11 +106,16 @@ def csv_file(blocks: Callable[[], Iterator[list[list[Any]]]], columns: str, name
         yield columns + "\r\n"
         for block in blocks():
             out = io.StringIO()
-            csv.writer(out).writerows(block)
+            csv.writer(out).writerows([_shown_as_text(cell) for cell in row] for row in block)
             yield out.getvalue()
 
     headers = {"Content-Disposition": f'attachment; filename="{name}-{datetime.now(UTC):%Y-%m-%d}.csv"'}
     return StreamingResponse(lines(), headers=headers, media_type="text/csv")
+
+
+def _shown_as_text(cell: Any) -> Any:
+    """A cell that no spreadsheet takes for a formula."""
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(("=", "+", "-", "@", "\t", "\r")) else cell
 
 
 def rows_of(entries: list[Entry], token: Token) -> list[dict[str, Any]]:
