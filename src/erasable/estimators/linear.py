@@ -228,7 +228,7 @@ class ErasableClassifier(LinearEstimator, ErasableClassifierBase):
         ``class_weight`` is given; then 0.
     class_shares : dict from labels to shares, optional
         The public share of each class. It fixes the classes. With ``balance``, by default those that the schema in
-        ``feature_map`` states, by the labels in ``classes``, or as texts.
+        ``feature_map`` states, spelt as in ``classes``, or as the schema spells them.
     fit_intercept : bool, default=True
         Append a constant to every row (regularised like the other coordinates).
     scaling : "row", None, float or array of shape (n_features,), default="row"
