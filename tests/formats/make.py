@@ -15,6 +15,8 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
+from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
+from sklearn.linear_model import LogisticRegression, Ridge
 
 from erasable import (
     CoreSetUnlearner,
@@ -425,6 +427,126 @@ def schema_targets() -> ErasableRegressor:
     return model
 
 
+def independent(**parameters: Any) -> ErasableClassifier:
+    """Each row by itself, whatever the others are; texts for ids, names of columns, a row that was forgotten."""
+    given = {"feature_names": ["age", "größe", "a"], "loss": "squared", "rate": 0.6} | parameters
+    model = ErasableClassifier(0.5, selection="independent", **given)
+    model.fit(rows(), labels(rows()), ids=[f"row {i}" for i in range(len(rows()))])
+    model.forget(ids=[model.core_ids_[2]])
+    return model
+
+
+def independent_balanced() -> ErasableClassifier:
+    """Public moments and shares of classes, logistic weights, weights of rows, rows of several people."""
+    shares = {"ape": 0.5, "bee": 0.25, "cow": 0.25}
+    chosen = {"rate": 0.5, "moments": [0.5, 0.25, 0.2], "balance": 0.5, "class_shares": shares}
+    model = ErasableClassifier(1.0, selection="independent", loss="logistic", alpha=0.25, **chosen)
+    X, n = rows(), range(len(rows()))
+    people = [[f"b{i % 7}", f"p{i % 4}"][: i % 3] for i in n]
+    named = {"ids": [i * 2**40 for i in n], "subjects": people, "allow_no_subject": True}
+    model.fit(X, labels(X), sample_weight=[0.5 + i % 3 for i in n], **named)
+    model.forget(subjects=["b3"])
+    return model
+
+
+def independent_matrix() -> ErasableClassifier:
+    """A public matrix of moments, a finer grid, bytes for ids, a key that is no small number, balanced classes."""
+    moments = np.array([[4, 1, 0], [1, 3, -1], [0, -1, 2]]) / 8
+    chosen = {"rate": 0.5, "moments": moments, "random_state": 2**70, "class_weight": "balanced"}
+    model = ErasableClassifier(
+        1.0, selection="independent", grid_bits=20, fit_intercept=False, loss="squared", scaling=8.0, **chosen
+    )
+    return model.fit(rows(), rows()[:, 0] > 0, ids=[b"\0%d\xff" % i for i in range(len(rows()))])
+
+
+def independent_regression() -> ErasableRegressor:
+    """Two targets, weights of rows."""
+    X = rows()
+    model = ErasableRegressor([(-13.0, 14.0), (-6.0, 5.5)], selection="independent", rate=0.5, moments=[0.5, 0.5, 0.25])
+    y = np.stack([X[:, 0] * 3.0, X[:, 1] - 1.0], axis=1)
+    return model.fit(X, y, ids=list(range(len(X))), sample_weight=[1 + i % 2 for i in range(len(X))])
+
+
+def independent_sparse() -> ErasableClassifier:
+    """Sparse rows."""
+    model = ErasableClassifier(selection="independent", rate=0.5, moments=[2.0**-5] * 30, alpha=0.5)
+    return model.fit(wide_rows(), labels(rows()), ids=[f"r{i}" for i in range(len(rows()))])
+
+
+def independent_divided() -> ErasableClassifier:
+    """In several files, every row kept."""
+    return independent(rate=1.0, loss="logistic", alpha=0.5)
+
+
+SELECTING_SCHEMA = """
+version = 2
+[columns.back]
+role = "label"
+classes = ["no", "yes"]
+[columns.town]
+kind = "category"
+values = ["Bern", "Zürich"]
+[columns.age]
+kind = "number"
+edges = [20, 40.5, 60]
+bins = "multiscale"
+fill = 40
+[columns.member]
+kind = "yes/no"
+indicator = false
+[[crosses]]
+columns = ["age", "member"]
+bins = 2
+[selection]
+rate = 0.5
+"""
+
+
+def selecting_table() -> ErasableClassifier:
+    """A raw table by a schema with bins at several scales, a cross of joined bins, and a public rate."""
+    model = ErasableClassifier(feature_map=Schema.parse(SELECTING_SCHEMA), selection="independent", alpha=0.5)
+    y = np.where(rows(20)[:, 0] > 0, "yes", "no")
+    model.fit(raw_rows(), y, ids=[f"r{i}" for i in range(20)], subjects=[f"s{i % 6}" for i in range(20)])
+    model.forget(subjects=["s2"])
+    return model
+
+
+def independent_kernel() -> ErasableKernelClassifier:
+    """A kernel on rows that were selected each by itself."""
+    model = ErasableKernelClassifier(
+        selection="independent", rate=0.6, scaling=4.0, moments=[0.5, 0.25, 0.2], grid_bits=8
+    )
+    return model.fit(rows(), labels(rows()), ids=[f"r{i}" for i in range(len(rows()))])
+
+
+def learner_leverage() -> ErasableClassifier:
+    """A learner that sees rows as they are selected, by leverage."""
+    model = ErasableClassifier(1.0, threshold=0.15, learner=LogisticRegression(C=0.5))
+    return model.fit(rows(), labels(rows()), ids=[f"r{i}" for i in range(len(rows()))])
+
+
+def learner_independent() -> ErasableRegressor:
+    """The same for numbers, each row selected by itself."""
+    model = ErasableRegressor((-16.0, 16.0), selection="independent", rate=0.5, learner=Ridge(alpha=0.25))
+    return model.fit(rows(), rows()[:, 0] * 3.0, ids=list(range(len(rows()))))
+
+
+def trees_leverage() -> ErasableClassifier:
+    """Trees on raw columns, selected by leverage; a row that was forgotten."""
+    trees = ExtraTreesClassifier(n_estimators=3, max_depth=4, random_state=1)
+    model = ErasableClassifier(1.0, threshold=0.15, learner=trees)
+    model.fit(rows(), labels(rows()), ids=[f"r{i}" for i in range(len(rows()))])
+    model.forget(ids=[model.core_ids_[2]])
+    return model
+
+
+def trees_table() -> ErasableClassifier:
+    """Trees on the columns of a raw table, missing cells among them, each row selected by itself."""
+    trees = RandomForestClassifier(n_estimators=3, random_state=1)
+    model = ErasableClassifier(feature_map=Schema.parse(SELECTING_SCHEMA), selection="independent", learner=trees)
+    return model.fit(raw_rows(), np.where(rows(20)[:, 0] > 0, "yes", "no"), ids=[f"r{i}" for i in range(20)])
+
+
 MODELS = {
     "linear-v1": linear,
     "sparse-v1": sparse,
@@ -452,6 +574,18 @@ MODELS = {
     "schema-kinds-v1": schema_kinds,
     "schema-targets-v1": schema_targets,
     "schema-second-v1": schema_second,
+    "independent-v2": independent,
+    "independent-balanced-v2": independent_balanced,
+    "independent-matrix-v2": independent_matrix,
+    "independent-regression-v2": independent_regression,
+    "independent-sparse-v2": independent_sparse,
+    "independent-sharded-v2": independent_divided,
+    "independent-schema-v2": selecting_table,
+    "independent-kernel-v2": independent_kernel,
+    "learner-leverage-v2": learner_leverage,
+    "learner-independent-v2": learner_independent,
+    "trees-leverage-v2": trees_leverage,
+    "trees-schema-v2": trees_table,
 }
 
 

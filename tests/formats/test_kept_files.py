@@ -17,6 +17,8 @@ from sklearn.base import clone
 from erasable import ModelFile, load, verify
 from erasable.errors import InputError, StateFormatError
 from erasable.models import files as shards
+from erasable.models.heads import HEADS
+from erasable.models.selections import SELECTIONS
 from erasable.models.state import KINDS, Layout
 from erasable.operations.inspect import inspect, rows_of
 from erasable.schemas import Category, Date, Number, Ordered, Role, Schema, Text, Time, Vector, YesNo
@@ -33,10 +35,10 @@ from tests.formats.make import (
 )
 from tests.formats.models import rows, texts, wide_rows
 from tests.formats.tampering import altered
-from verifier.erasable_verify import MEMBERS, ORDER, WIDTHS, read_container, verdict
+from verifier.erasable_verify import MEMBERS, ORDER, PUBLIC_AND_DERIVED, WIDTHS, read_container, verdict
 
 HERE = Path(__file__).parent
-# Digest of the state: the SHA-256 of the file, unless there are several; then that of the head is below.
+# Digest of the state: the SHA-256 of the file, unless there are several; then that of the head is in HEAD_FILES.
 KEPT = {
     "linear-v1": "245bf40113f023d9116d11123b9947633148fddde4c4de3bfc856377f40150d7",
     "sparse-v1": "45c9e68bb4621b57c7bb1af04b0b2249cde91f17dcbd7714392c7c4972c76abe",
@@ -64,11 +66,24 @@ KEPT = {
     "schema-kinds-v1": "19e245f52ce6d9e058ffc6bfcdf25a0e78f78b65fb77d4bc4552be942cff81f8",
     "schema-targets-v1": "927cb59e655e053c43e5175078991d666c3371eea96e03469f4e2488b1012ca5",
     "schema-second-v1": "f73c6c8e77ec719b9e39985cb05aab4f051989bc825dc541fd8aff368c81dca9",
+    "independent-v2": "5f2fabcf119441821ec95f42c3844362846ea6267a96f2f30c69d44d305785d1",
+    "independent-balanced-v2": "1eb579e14e877030ed0fafb504e6fb22dc54f452a18fa95d3f09c5e9c6a4b856",
+    "independent-matrix-v2": "809457776cb5b54453fb84a9d3c5b9be00ae73793e2c25f0452508e5bfb6d997",
+    "independent-regression-v2": "d5d89ffab8be53b89cda9296247e4d9400a04b535c89a166ca7bf6761af00496",
+    "independent-sparse-v2": "f170ac2e7734dabdc5d3d336af7ed2a60edee5dc9e851b930fa3aba6136715f0",
+    "independent-sharded-v2": "78477ae9b4701ff23186b44339da4c74695b45edeb0f8e89e9c1f2b4cdd6f0d0",
+    "independent-schema-v2": "50cf088d63d19ed5e743b618f0b4bd0a6a27369afef67e8086ec03b643693e4c",
+    "independent-kernel-v2": "3403dc2471340d02deef4eb65068ae5f378945fa2640a912cade7bdc0be39900",
+    "learner-leverage-v2": "a0c16d8a8172ab6da8423eeef979c48b944afef8dff6d0b00caaed0773e14c4a",
+    "learner-independent-v2": "b61e937d985712740e5a66ed0d7064d734ae0eead6d8490622c380fecf146520",
+    "trees-leverage-v2": "9cf3ea3183681f5637295f1d84e8d767ed5d6b4596986198c105356811aa3701",
+    "trees-schema-v2": "7ad835c3e1b19d4516e9bc65f27b0675d0a6d9a7f7a506eb341687ed69550091",
 }
-HEADS = {
+HEAD_FILES = {
     "sharded-v1": "6b8d615e39b5d5c5f1d6e7c072534ef5ab4083c68b8f372158c8490253091c17",
     "regression-sharded-v1": "e6e029621d42f29f3c3055bba74691598d95a4595b7ec752c84e25691e8f8edc",
     "sparse-sharded-v1": "68798276b5f0b5a84822c3ea5dfcc37ffa23d789a659f2919d793df6101f0613",
+    "independent-sharded-v2": "129a1c1dd2f350be4ad6a91c8bc736e0e76ab88670fe109833ab3f71f9e050ae",
 }
 # like= is needed to load, or to predict
 NEEDED = {"general-v1", "staged-v1", "core-set-v1", "core-set-sparse-v1", "kernel-function-v1", "mapped-v1"}
@@ -83,6 +98,9 @@ OFFERED = {
     "schema-kinds-v1": orders,
     "schema-targets-v1": raw_rows,
     "schema-second-v1": second_rows,
+    "independent-sparse-v2": wide_rows,
+    "independent-schema-v2": raw_rows,
+    "trees-schema-v2": raw_rows,
 }
 
 
@@ -95,15 +113,19 @@ def kept(request, monkeypatch):
     return request.param, HERE / f"{request.param}.erasable"
 
 
+def version_of(name):
+    return int(name[-1])
+
+
 def like(name):
     return clone(MODELS[name]()) if name in NEEDED else None
 
 
 def test_the_file_is_the_one_that_was_kept(kept):
     name, path = kept
-    assert hashlib.sha256(path.read_bytes()).hexdigest() == HEADS.get(name, KEPT[name])
+    assert hashlib.sha256(path.read_bytes()).hexdigest() == HEAD_FILES.get(name, KEPT[name])
     assert inspect(path).digest == KEPT[name]
-    assert inspect(path).version == 1
+    assert inspect(path).version == version_of(name)
 
 
 def test_a_file_of_this_version_is_read_and_verified(kept):
@@ -157,7 +179,7 @@ def test_rows_stored_under_an_empty_subject_can_still_be_forgotten_by_it():
 
 
 def test_the_program_still_writes_them(tmp_path):
-    """Version 1 is frozen: what is kept is what is written today, byte for byte, heads and shards."""
+    """Both versions are frozen: what is kept is what is written today, byte for byte, heads and shards."""
     main(str(tmp_path))
     for name in KEPT:
         path = tmp_path / f"{name}.erasable"
@@ -168,16 +190,17 @@ def test_the_program_still_writes_them(tmp_path):
 
 def test_another_version_is_refused_by_name_whatever_the_file_holds(kept, tmp_path):
     """Of a newer version even the layout may be another: tensors of types that nobody knows, no checksum that fits."""
-    path = kept[1]
+    name, path = kept
+    version = version_of(name)
 
     def newer(header, meta):
-        meta["version"] = 2
+        meta["version"] = version + 1
         header["rows2"] = {"dtype": "Q3", "shape": [0], "data_offsets": [0, 0]}
 
     file = tmp_path / "m.erasable"
     data = altered(path.read_bytes(), newer)
     file.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
-    said = "it is version 2 of '.*', and this erasable reads version 1: install a newer erasable"
+    said = f"it is version {version + 1} of '.*', and this erasable reads version {version}: install a newer erasable"
     for use in (load, inspect, lambda path: ModelFile(path).forget(ids=[1])):
         before = file.read_bytes()
         with pytest.raises(StateFormatError, match=said):
@@ -191,9 +214,9 @@ def test_another_version_is_refused_by_name_whatever_the_file_holds(kept, tmp_pa
 # -- what is kept is all that there is ---------------------------------------------------------------------------------
 
 
-def kept_files():
+def kept_files(version="*"):
     """Every kept file and shard, by a reader that was written from the page alone."""
-    found = [*HERE.glob("*-v1.erasable"), *HERE.glob(".*-v1.erasable.parts/*")]
+    found = [*HERE.glob(f"*-v{version}.erasable"), *HERE.glob(f".*-v{version}.erasable.parts/*")]
     read = [read_container(path.read_bytes()) for path in sorted(found)]
     return [SimpleNamespace(meta=meta, tensors=t, types={name: t[name].dtype for name in t}) for meta, t in read]
 
@@ -205,17 +228,17 @@ def values(files, member):
 
 def test_there_is_a_file_of_every_format_and_of_every_tensor():
     files = kept_files()
-    drafts = {Layout.format}  # version 2 is not frozen yet
-    assert {file.meta["format"] for file in files} == {*KINDS, shards.SHARD} - drafts
+    assert {file.meta["format"] for file in files} == {*KINDS, shards.SHARD}
     for form, order in ORDER.items():
         seen = {name for file in files if file.meta["format"] == form for name in file.tensors}
         assert seen <= {*order}
-    assert {name for file in files for name in file.tensors} == {name for order in ORDER.values() for name in order}
+    seen = {name for file in files for name in file.tensors}
+    assert seen == {*PUBLIC_AND_DERIVED, *(name for order in ORDER.values() for name in order)}
     assert {kind for file in files for kind in file.types.values()} == set(WIDTHS)
 
 
 def test_there_is_a_file_of_every_setting():
-    files = kept_files()
+    files = kept_files(1)
     assert values(files, "id_kind") == values(files, "subject_kind") == {"int", "str", "bytes", None}
     assert values(files, "class_kind") == {"bool", "int", "float", "str", None}
     assert values(files, "classes_fixed") == values(files, "intercept") == {False, True}
@@ -231,6 +254,27 @@ def test_there_is_a_file_of_every_setting():
     maps = {json.loads(text)["map"]["map"] for text in values(files, "feature_map") - {None}}
     assert maps == {"random-fourier-features", "hashed-text", "schema"}
     assert {file.meta["sampler"]["map"] for file in files if "sampler" in file.meta} == {"single-pass", "staged"}
+
+
+def test_there_is_a_file_of_every_selection_and_head_and_of_every_setting_of_version_2():
+    files = [file for file in kept_files(2) if file.meta["format"] == Layout.format]
+    pairs = {(file.meta["selection"], file.meta["head"]) for file in files}
+    code = {"kernel", "general"}  # their pairs of version 1, and learners of the caller's, have formats of their own
+    assert {selection for selection, _ in pairs} == {*SELECTIONS} - code
+    assert {head for _, head in pairs} == {*HEADS} - {"general", "learner"}
+    kinds = {type(file.meta.get("moments")) for file in files}
+    assert kinds == {type(None), list, str}
+    assert values(files, "balance") == {"0x0.0p+0", "0x1.0000000000000p-1"}
+    assert {type(shares) for shares in values(files, "class_shares")} == {type(None), tuple}
+    assert {file.types["rows"] for file in files if "rows" in file.types} == {"I16", "I32", "I64"}
+    assert any("rows.values" in file.types for file in files)
+    assert {file.meta["learner"] for file in files if "learner" in file.meta} == {
+        "sklearn_logistic",
+        "sklearn_ridge",
+        "extra_trees",
+        "random_forest",
+    }
+    assert any("shards" in file.meta for file in files)
 
 
 HOSTILE = {
@@ -270,9 +314,11 @@ def test_a_hostile_schema_is_refused_by_both_verifiers(case, tmp_path):
 
 def test_the_page_names_every_member_and_every_tensor():
     page = (HERE.parents[1] / "docs" / "format.md").read_text(encoding="utf-8")
+    assert {name for file in kept_files(1) for name in file.meta} == {
+        name for names in MEMBERS.values() for name in names
+    }
     members = {name for file in kept_files() for name in file.meta}
-    assert members == {name for names in MEMBERS.values() for name in names}
-    tensors = {name for order in ORDER.values() for name in order}
+    tensors = {*PUBLIC_AND_DERIVED, *(name for order in ORDER.values() for name in order)}
     assert [name for name in sorted(members | tensors) if f"`{name}`" not in page] == []
 
 
