@@ -103,6 +103,21 @@ def test_help_lists_every_command_in_its_panel_in_order_and_the_exit_codes_and_l
     assert "--show-completion" in text
 
 
+@pytest.mark.parametrize(
+    ("command", "panels"),
+    [
+        (
+            "learn",
+            ["Columns of the table", "How a CSV is written", "Which rows are stored", "What is computed from them"],
+        ),
+        ("forget", ["Rows to forget", "Receipt"]),
+    ],
+)
+def test_long_help_lists_options_under_headings(helps, command, panels):
+    places = [helps[command][1].index(f"─ {panel} ─") for panel in panels]
+    assert places == sorted(places)
+
+
 @pytest.mark.parametrize("command", LEAVES, ids=" ".join)
 def test_every_command_is_there_and_its_help_has_an_example_and_loads_nothing_heavy(helps, command):
     code, text, heavy = helps[" ".join(command)]

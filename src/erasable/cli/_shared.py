@@ -8,11 +8,12 @@ import io
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import Field, dataclass, fields, is_dataclass
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_args, get_type_hints
 
 import typer
 
@@ -76,6 +77,7 @@ Timeout = Annotated[
 class CsvOptions:
     """How the text of a CSV is written: a group of options for every command that reads tables."""
 
+    PANEL: ClassVar = "How a CSV is written"
     sep: Annotated[
         str | None, typer.Option(help="Character between the cells of a CSV, such as `;`. [default: a comma]")
     ] = None
@@ -122,7 +124,8 @@ class CsvOptions:
 def with_option_groups(command: Callable[..., object]) -> Callable[..., object]:
     """Expand each parameter of a command whose type is a dataclass into one option for each field.
 
-    The command gets the record: ``csv: CsvOptions`` stands for ``--sep``, ``--encoding`` and so on.
+    The command gets the record: ``csv: CsvOptions`` stands for ``--sep``, ``--encoding`` and so on. The help lists
+    these options under the heading ``PANEL`` of the class that defines them.
     """
     hints = get_type_hints(command, include_extras=True)
     groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
@@ -131,12 +134,9 @@ def with_option_groups(command: Callable[..., object]) -> Callable[..., object]:
         if name not in groups:
             options.append(parameter.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY))
             continue
-        annotations = get_type_hints(groups[name], include_extras=True)
         options += [
-            inspect.Parameter(
-                field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=annotations[field.name]
-            )
-            for field in fields(groups[name])
+            inspect.Parameter(field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=annotation)
+            for field, annotation in _options_of(groups[name])
         ]
 
     @wraps(command)
@@ -148,6 +148,16 @@ def with_option_groups(command: Callable[..., object]) -> Callable[..., object]:
     expanded.__annotations__ = {option.name: option.annotation for option in options}
     del expanded.__wrapped__
     return expanded
+
+
+def _options_of(group: type) -> Iterator[tuple[Field[Any], Any]]:
+    """Yield the fields of a group, each with its annotation; its option has the panel of the class that defines it."""
+    annotations = get_type_hints(group, include_extras=True)
+    for field in fields(group):
+        kind, option = get_args(annotations[field.name])
+        option = copy(option)  # commands share it
+        option.rich_help_panel = next(vars(c)["PANEL"] for c in group.__mro__ if field.name in c.__annotations__)
+        yield field, Annotated[kind, option]
 
 
 def refuse_options(options: Mapping[str, object], why: str) -> None:

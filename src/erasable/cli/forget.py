@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from warnings import catch_warnings, simplefilter
 
 import typer
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 class NameOptions:
     """The rows to forget."""
 
+    PANEL: ClassVar = "Rows to forget"
     id: Annotated[list[str] | None, typer.Option(metavar="ID", help="Id of a row. Repeat it for several.")] = None
     ids_file: Annotated[
         list[str] | None,
@@ -60,6 +61,7 @@ class NameOptions:
 class ReceiptOptions:
     """The receipt and the key that signs it."""
 
+    PANEL: ClassVar = "Receipt"
     receipt: Annotated[
         Path | None,
         typer.Option(

@@ -6,7 +6,7 @@ import secrets
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import typer
 
@@ -57,6 +57,7 @@ def _key_of_hashes(text: str) -> int:
 class ColumnOptions:
     """The columns of the table: their roles and types."""
 
+    PANEL: ClassVar = "Columns of the table"
     schema: SchemaPath = None
     label: LabelColumn = None
     target: TargetColumns = None
@@ -104,32 +105,10 @@ class ColumnOptions:
 
 
 @dataclass(frozen=True)
-class ModelOptions:
-    """The parameters of the model."""
+class SelectionOptions:
+    """The parameters of the selection."""
 
-    target_range: TargetRanges = None
-    capacity: Annotated[
-        float | None,
-        typer.Option(
-            help="The regulariser; a lower one fits closer and stores a little more. From 1 on it is also the number "
-            "of core deletions that the paper's accuracy bound covers; below 1 it covers none. "
-            "[default: 0.02 for a linear model, 0.1 for a kernel]"
-        ),
-    ] = None
-    threshold: Annotated[
-        float | None,
-        typer.Option(
-            help="How new a row has to be to be stored; a higher one stores fewer rows, inf only those of "
-            "--sample-rate. [default: 0.06 for a linear model, 1 for a kernel]"
-        ),
-    ] = None
-    kappa: Annotated[
-        float | None,
-        typer.Option(help="Sets the threshold to horizon ** -kappa, as the paper does; 0 to 1, not for kernels."),
-    ] = None
-    horizon: Annotated[
-        int | None, typer.Option(help="With --kappa: rows the model will see in all. [default: rows of the table]")
-    ] = None
+    PANEL: ClassVar = "Which rows are stored"
     selection: Annotated[
         Literal["leverage", "independent"] | None,
         typer.Option(
@@ -168,59 +147,23 @@ class ModelOptions:
             metavar="SHARE",
         ),
     ] = None
-    intercept: Annotated[
-        bool | None, typer.Option("--intercept/--no-intercept", help="Append a constant to rows. [default: yes]")
+    threshold: Annotated[
+        float | None,
+        typer.Option(
+            help="How new a row has to be to be stored; a higher one stores fewer rows, inf only those of "
+            "--sample-rate. [default: 0.06 for a linear model, 1 for a kernel]"
+        ),
+    ] = None
+    kappa: Annotated[
+        float | None,
+        typer.Option(help="Sets the threshold to horizon ** -kappa, as the paper does; 0 to 1, not for kernels."),
+    ] = None
+    horizon: Annotated[
+        int | None, typer.Option(help="With --kappa: rows the model will see in all. [default: rows of the table]")
     ] = None
     sample_rate: Annotated[
         float | None,
         typer.Option(help="Also keep this share of all rows, 0 to 1, by a keyed hash of their ids. [default: 0]"),
-    ] = None
-    loss: Annotated[
-        Literal["logistic", "squared"] | None,
-        typer.Option(
-            metavar="LOSS",
-            help="What the weights minimise: logistic, or squared, as in the paper: faster, with worse probabilities. "
-            "[default: logistic]",
-        ),
-    ] = None
-    alpha: Annotated[
-        float | None,
-        typer.Option(help="The regulariser of the logistic loss. [default: 0.1 with --schema, 0.01 without]"),
-    ] = None
-    learner: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Train a learner on the stored rows in place of the linear weights: lightgbm, hist_gradient_boosting, "
-            "random_forest, extra_trees, sklearn_logistic, sklearn_ridge, xgboost or hessboost. Trees see raw columns.",
-        ),
-    ] = None
-    set: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="PARAMETER=VALUE",
-            help="With --learner: set a parameter of it, such as num_leaves=31. Repeat it for several.",
-        ),
-    ] = None
-    class_weight: Annotated[
-        list[str] | None,
-        typer.Option(help="`balanced`, or LABEL=WEIGHT; repeat the latter for each class.", metavar="WEIGHT"),
-    ] = None
-    classes: Annotated[
-        str | None,
-        typer.Option(
-            help="All classes, with commas between them, fixed for good: needed if the table has rows of only one. "
-            "[default: those of the stored rows]",
-            metavar="LABEL,LABEL,...",
-        ),
-    ] = None
-    kernel: Annotated[
-        str | None, typer.Option(help="A kernel model: rbf, matern, poly or linear. [default: a linear model]")
-    ] = None
-    gamma: Annotated[float | None, typer.Option(help="Width of the kernel. [default: 1]")] = None
-    scaling: Annotated[
-        float | None, typer.Option(help="Divide rows by this number. [default: each row by its norm; a kernel's by 1]")
     ] = None
     order: Annotated[
         Literal["hashed", "given"] | None,
@@ -239,6 +182,72 @@ class ModelOptions:
             "[default: 0, which is public]",
         ),
     ] = None
+
+
+@dataclass(frozen=True)
+class ModelOptions(SelectionOptions):
+    """The parameters of the selection and of the head."""
+
+    PANEL: ClassVar = "What is computed from them"
+    loss: Annotated[
+        Literal["logistic", "squared"] | None,
+        typer.Option(
+            metavar="LOSS",
+            help="What the weights minimise: logistic, or squared, as in the paper: faster, with worse probabilities. "
+            "[default: logistic]",
+        ),
+    ] = None
+    alpha: Annotated[
+        float | None,
+        typer.Option(help="The regulariser of the logistic loss. [default: 0.1 with --schema, 0.01 without]"),
+    ] = None
+    capacity: Annotated[
+        float | None,
+        typer.Option(
+            help="The regulariser; a lower one fits closer and stores a little more. From 1 on it is also the number "
+            "of core deletions that the paper's accuracy bound covers; below 1 it covers none. "
+            "[default: 0.02 for a linear model, 0.1 for a kernel]"
+        ),
+    ] = None
+    class_weight: Annotated[
+        list[str] | None,
+        typer.Option(help="`balanced`, or LABEL=WEIGHT; repeat the latter for each class.", metavar="WEIGHT"),
+    ] = None
+    classes: Annotated[
+        str | None,
+        typer.Option(
+            help="All classes, with commas between them, fixed for good: needed if the table has rows of only one. "
+            "[default: those of the stored rows]",
+            metavar="LABEL,LABEL,...",
+        ),
+    ] = None
+    target_range: TargetRanges = None
+    intercept: Annotated[
+        bool | None, typer.Option("--intercept/--no-intercept", help="Append a constant to rows. [default: yes]")
+    ] = None
+    scaling: Annotated[
+        float | None, typer.Option(help="Divide rows by this number. [default: each row by its norm; a kernel's by 1]")
+    ] = None
+    learner: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Train a learner on the stored rows in place of the linear weights: lightgbm, hist_gradient_boosting, "
+            "random_forest, extra_trees, sklearn_logistic, sklearn_ridge, xgboost or hessboost. Trees see raw columns.",
+        ),
+    ] = None
+    set: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="PARAMETER=VALUE",
+            help="With --learner: set a parameter of it, such as num_leaves=31. Repeat it for several.",
+        ),
+    ] = None
+    kernel: Annotated[
+        str | None, typer.Option(help="A kernel model: rbf, matern, poly or linear. [default: a linear model]")
+    ] = None
+    gamma: Annotated[float | None, typer.Option(help="Width of the kernel. [default: 1]")] = None
 
     def parameters(self, out: Path, weight: str | None) -> dict[str, Any]:
         """Return the parameters of the estimator that were given."""
@@ -284,6 +293,7 @@ class ModelOptions:
 class FileOptions:
     """How rows enter the model file."""
 
+    PANEL: ClassVar = "The model file"
     skip_known: Annotated[
         bool, typer.Option("--skip-known", help="Skip rows whose ids are stored, so that a table can be sent again.")
     ] = False
@@ -337,6 +347,7 @@ class FileOptions:
 class EngineOptions:
     """Where rows are screened."""
 
+    PANEL: ClassVar = "Where the work is done"
     engine: Annotated[
         Literal["local", "torch", "dask"] | None,
         typer.Option(
@@ -378,6 +389,7 @@ class EngineOptions:
 class ScoreOptions:
     """Whether and how the model is scored."""
 
+    PANEL: ClassVar = "Scores"
     test: Annotated[
         Path | None,
         typer.Option(help="A table of the same columns: report how well the model predicts it.", readable=False),

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
@@ -48,6 +48,7 @@ _NAMED = ("margin", "digits")
 class ColumnOptions:
     """The columns of the table, by their roles."""
 
+    PANEL: ClassVar = "Columns of the table"
     schema: SchemaPath = None
     label: LabelColumn = None
     target: TargetColumns = None
@@ -92,6 +93,7 @@ class ColumnOptions:
 class TargetOptions:
     """What the model has to reach."""
 
+    PANEL: ClassVar = "What the model has to reach"
     deletions_per_month: Annotated[
         float | None, typer.Option(help="Deletions expected: rows, or subjects with `--distribution subject`.")
     ] = None
@@ -129,6 +131,7 @@ class TargetOptions:
 class EffortOptions:
     """The model that is planned for, and how hard to look."""
 
+    PANEL: ClassVar = "The search"
     horizon: Annotated[
         int | None, typer.Option(help="Rows the model will see, if the file is a sample. [default: rows of the file]")
     ] = None

@@ -6,7 +6,7 @@ import dataclasses
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 class SettingOptions:
     """What to run: the fields of ``Settings``, apart from the data set."""
 
+    PANEL: ClassVar = "The experiment"
     deletions: Annotated[
         int | None, typer.Option(help="Rows to delete. [default: 80000 on the paper's sets, else 40%]")
     ] = None
