@@ -242,7 +242,7 @@ def _inspected(head: Buffer, fetch: Fetch, rows: bool, learnt: int | None) -> In
             f"the file holds {n:,} core rows, so no fewer rows were learnt; got {learnt:,}: count those of all tables."
         )
     return Inspection(
-        kind=KINDS[meta["format"]],
+        kind=_kind(meta),
         format=meta["format"],
         version=meta["version"],
         digest=text,
@@ -300,3 +300,8 @@ def plain(value: Any) -> Any:
         return [plain(v) for v in value]
     value = value.item() if hasattr(value, "item") else value
     return value.hex() if isinstance(value, bytes) else value
+
+
+def _kind(meta: dict[str, Any]) -> str:
+    """Return what a model is called: in version 2, by its selection and its head."""
+    return f"{meta['selection']} selection, {meta['head']} head" if "selection" in meta else KINDS[meta["format"]]
