@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.tools import spread, table
 from erasable import ErasableClassifier
-from erasable.core.keyed_hash import hashed_order, keyed_hash
+from erasable.core.names import hashed_order, keyed_hash
 from erasable.core.selector import RawRows
 from erasable.engines import Dask, Local
 from erasable.models import row_source

@@ -14,7 +14,7 @@ from scipy.linalg import eigh
 from scipy.special import expit
 
 from erasable.core.arrays import Float64s, Positions
-from erasable.core.keyed_hash import keyed_hash
+from erasable.core.names import keyed_hash
 from erasable.research.controls import with_constant
 
 _STEEP = 8.0  # how sharply the sender's loss tells right from wrong

@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.poison_rows import Ridge, ascending_rows, crowding_rows, early_ids
 from erasable import ErasableClassifier
-from erasable.core.keyed_hash import keyed_hash
+from erasable.core.names import keyed_hash
 from erasable.research.controls import with_constant
 from tests.research.attacks.cases import make_pool
 

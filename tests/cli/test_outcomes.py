@@ -98,7 +98,7 @@ def test_commands_do_not_wait_for_ever(model, capsys, command):
     with locked(model if command != "export" else model.parent / "w.safetensors"):
         assert run([command, *rest, "--timeout", "0.05"]) == 5
     assert "within 0.05 seconds" in capsys.readouterr().err
-    with mock.patch("erasable.store._opening.holding_lock", side_effect=ZeroDivisionError) as held:
+    with mock.patch("erasable.store._writing.holding_lock", side_effect=ZeroDivisionError) as held:
         with pytest.raises(ZeroDivisionError):
             run([command, *rest])
         assert 59 < held.call_args[0][1] <= 60

@@ -12,7 +12,7 @@ import pytest
 
 from erasable import ErasableClassifier, load
 from erasable.cli.app import run
-from erasable.core.keyed_hash import keyed_hash
+from erasable.core.names import keyed_hash
 from erasable.operations.scoring import scores_of
 from tests.cli.session import content, refused
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from erasable.core import keyed_hash as module
-from erasable.core.keyed_hash import _siphash, hashed_order, keyed_hash
+from erasable.core import names as module
+from erasable.core.names import _siphash, hashed_order, keyed_hash
 from tests.oracle import siphash, turn
 from tests.strategies import keys
 

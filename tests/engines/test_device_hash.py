@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from erasable import ErasableClassifier
-from erasable.core.keyed_hash import keyed_hash
+from erasable.core.names import keyed_hash
 from erasable.engines import Torch, device_hash
 from erasable.engines.device_hash import DeviceHash, hashed_there
 from erasable.errors import EngineError

@@ -9,7 +9,7 @@ from sklearn.base import clone
 from sklearn.metrics import log_loss
 
 from erasable import ErasableClassifier, ErasableKernelClassifier, ErasableRegressor, load
-from erasable.core.keyed_hash import keyed_hash
+from erasable.core.names import keyed_hash
 from erasable.errors import ConfigurationError, InputError, InputTypeError
 from erasable.models.strategies import Head
 from erasable.operations.export import export

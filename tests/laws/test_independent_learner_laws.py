@@ -21,7 +21,7 @@ from sklearn.tree import DecisionTreeClassifier
 from erasable import CoreSetUnlearner, ErasableClassifier, load, verify
 from erasable.core.fingerprint import fingerprint
 from erasable.core.grid import Grid, to_grid
-from erasable.core.keyed_hash import keyed_hash
+from erasable.core.names import keyed_hash
 from erasable.coresets import IndependentSample
 from erasable.errors import ConfigurationError, InputError, NoRowsError
 from tests import independent_oracle as oracle

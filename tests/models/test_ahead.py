@@ -7,7 +7,7 @@ import pytest
 from sklearn.base import clone
 
 from erasable import ErasableClassifier, verify
-from erasable.core.keyed_hash import keyed_hash
+from erasable.core.names import keyed_hash
 from tests.models.test_rounds import IDS, MODELS, OWNERS, N, X, Y, in_blocks
 
 LATE = keyed_hash(list(IDS), 0) >= np.uint64(7 * 2**61)

@@ -10,8 +10,7 @@ from lightgbm import LGBMClassifier
 
 from erasable import ErasableClassifier, ModelFile, load, verify
 from erasable.errors import StoreError, VerificationError
-from erasable.models.files import read_model, shards_of
-from erasable.models.learner_cache import cache_of, erase_cache, keep_cached
+from erasable.models.files import cache_of, erase_cache, keep_cached, read_model, shards_of
 
 RNG = np.random.default_rng(0)
 X = np.round(RNG.normal(size=(80, 3)), 2)

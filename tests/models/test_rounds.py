@@ -14,7 +14,7 @@ from sklearn.base import clone
 
 from erasable import ErasableClassifier, ErasableGeneralClassifier, ErasableKernelClassifier, verify
 from erasable.classes import LinearBall
-from erasable.core import keyed_hash as hashing
+from erasable.core import names as hashing
 from erasable.errors import ConfigurationError, ErasableError, InputError, SortedRowsWarning
 from erasable.features import HashedText, RandomFourierFeatures
 from erasable.models import passes, row_source

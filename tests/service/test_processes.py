@@ -284,7 +284,7 @@ def test_one_that_hangs_holds_up_receipts_says_so_and_is_replaced(aside, models)
     pid = aside._verifier.pid
     os.kill(pid, signal.SIGSTOP)
     aside._verifier._patience = 0.3
-    sign = next(rounds for rounds in aside._rounds if rounds.what == "sign")
+    sign = next(thread for thread in aside._threads if thread.what == "sign")
     sign.once()
     assert "could not sign: a process of the service gave no sign of life" in aside.health().problem
     assert aside.receipts(name) is None
@@ -331,7 +331,7 @@ def test_nobody_who_is_back_is_signed_for_also_after_a_start(shared, opened, mod
     with pytest.raises(VerificationError, match="1 completed requests"):
         service.worker.sign()
     assert service.ledger.entry(name).receipts == {"right"}
-    service._rounds = []  # it stops without another try
+    service._threads = []  # it stops without another try
     service = opened(**given)  # now only the list knows, and the writer has replayed it
     assert "person-3" not in people(models["left"])
     models["left"].write_bytes(backup)

@@ -34,10 +34,10 @@ from erasable.models.files import checksum_at
 from erasable.operations.inspect import inspect
 from erasable.service.model_files import ServedFile
 from erasable.service.purges import check_tombstone
-from erasable.service.rounds import Rounds
 from erasable.service.service import ErasureService
 from erasable.service.settings import Settings
 from erasable.service.suppression import SuppressionList
+from erasable.service.worker import PeriodicThread
 from erasable.store import Disk, journal_key, read_journal
 from tests.service.conftest import KEY, OPERATOR, TYPES, asked, committed, saved
 from tests.waiting import PATIENCE, until
@@ -51,8 +51,8 @@ def rows(path) -> set[str]:
     return {row["id"] for row in inspect(path, rows=True).rows}
 
 
-def rounds_of(service, what) -> Rounds:
-    return next(rounds for rounds in service._rounds if rounds.what == what)
+def rounds_of(service, what) -> PeriodicThread:
+    return next(thread for thread in service._threads if thread.what == what)
 
 
 def block(who="person-30", n=1, seed=None):
@@ -227,7 +227,7 @@ def test_a_full_disk_is_a_clear_state_and_nothing_is_half_accepted(service, mode
     with pytest.raises(StoreError, match="the disk is full"):
         asked(service, "person-2")
     assert len(service.ledger.entries()) == 1
-    commit = service._rounds[0]
+    commit = service._threads[0]
     commit.once()
     assert not service.health().ready
     assert "the disk is full" in service.health().problem
@@ -249,9 +249,9 @@ def test_on_a_full_disk_it_starts_predicts_and_goes_on_when_there_is_room(opened
         service = opened()
         assert service.health().waiting == 1
         assert len(service.snapshot("left").model.predict(np.ones((1, 3)))) == 1
-        service._rounds[0].once()
+        service._threads[0].once()
         assert "the disk is full" in service.health().problem
-    service._rounds[0].once()
+    service._threads[0].once()
     assert service.health().ready
     assert service.ledger.entry(names[1]).state == "completed"
     assert b"person" not in bytes_below(tmp_path / "ledger")
@@ -345,7 +345,7 @@ def test_a_model_restored_between_a_start_and_its_first_signatures_is_not_signed
     backup = models["left"].read_bytes()
     service = opened()
     name = committed(service, "person-3")
-    good, service._rounds = models["left"].read_bytes(), []  # it stops without another try
+    good, service._threads = models["left"].read_bytes(), []  # it stops without another try
     service = opened()  # the file is ours
     models["left"].write_bytes(backup)
     with pytest.raises(VerificationError, match="left is not the file that was last committed here"):
@@ -362,7 +362,7 @@ def test_commits_while_a_state_is_verified_hide_no_restored_file_and_hold_up_no_
     backup = models["left"].read_bytes()
     service = opened()
     name = committed(service, "person-3")
-    service._rounds = []  # it stops without another try
+    service._threads = []  # it stops without another try
     service = opened()
     verify = ServedFile.verify
 
@@ -392,7 +392,7 @@ def test_whose_erasure_is_going_on_holds_up_no_receipt_of_an_earlier_run(opened,
     """They are on the list a moment before they are forgotten."""
     service = opened(suppression=SuppressionList(tmp_path / "list", OPERATOR))
     name = committed(service, "person-3")
-    service._rounds = []  # it stops without another try
+    service._threads = []  # it stops without another try
     service = opened(suppression=SuppressionList(tmp_path / "list", OPERATOR))
     forget, signed = ModelFile.forget_together, []
 
@@ -473,7 +473,7 @@ def test_rounds_that_go_wrong_are_tried_less_and_less_often_and_say_no_names():
             raise RuntimeError("somebody@example.org")
         gate.set()
 
-    rounds = Rounds("commit", 0.01, call)
+    rounds = PeriodicThread("commit", 0.01, call)
     rounds.once()
     assert rounds.problem == "could not commit: RuntimeError."
     rounds.start()

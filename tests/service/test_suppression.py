@@ -218,7 +218,7 @@ def test_a_list_that_came_later_proves_nothing_of_those_erased_before(opened, tm
     service, model = opened(), tmp_path / "left.erasable"
     backup = model.read_bytes()
     name = committed(service, "person-3")
-    service._rounds = []  # it ends before anybody has signed
+    service._threads = []  # it ends before anybody has signed
     model.write_bytes(backup)
     listed = None if later == "no list" else SuppressionList(tmp_path / "suppressed.list", KEY)
     if later == "one that has somebody else":

@@ -14,7 +14,7 @@ import pytest
 import erasable
 from erasable import ModelFile
 from erasable.service.requests import Case, State
-from erasable.service.rounds import Rounds
+from erasable.service.worker import PeriodicThread
 from erasable.store import Disk
 from tests.service.conftest import asked, committed
 
@@ -120,8 +120,8 @@ def test_a_call_that_waits_ends_at_a_time_of_the_grid_and_the_next_begins_there(
         if len(ended) == 4:
             rounds.end()
 
-    monkeypatch.setattr("erasable.service.rounds.time", SimpleNamespace(monotonic=lambda: now[0]))
-    rounds = Rounds("commit", 1.0, call)
+    monkeypatch.setattr("erasable.service.worker.time", SimpleNamespace(monotonic=lambda: now[0]))
+    rounds = PeriodicThread("commit", 1.0, call)
     monkeypatch.setattr(rounds._ending, "wait", lambda seconds: now.__setitem__(0, now[0] + seconds))
     rounds.start()
     rounds.join()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from erasable import store
-from erasable.store import _opening, _writing
+from erasable.store import _files, _writing
 from tests.store import mutants
 from tests.store.sweep import (
     AFTER,
@@ -106,9 +106,9 @@ def test_a_step_left_out_is_found_out(kind):
 def test_a_recovery_that_does_not_compare_inodes_is_found_out(monkeypatch):
     def recover(*arguments):
         with monkeypatch.context() as mutant:
-            mutant.setattr(_writing, "same_file", lambda one, other: False)
-            mutant.setattr(_writing, "refuse_other_names", lambda path, facts: None)
-            _writing.recover(*arguments)
+            mutant.setattr(_files, "same_file", lambda one, other: False)
+            mutant.setattr(_files, "refuse_other_names", lambda path, facts: None)
+            _files.recover(*arguments)
 
-    monkeypatch.setattr(_opening, "recover", recover)
+    monkeypatch.setattr(_writing, "recover", recover)
     assert any("before nor after" in text for text in Sweep(SCENARIOS["replace"]()).violations())

@@ -92,8 +92,7 @@ def predict(
 
     - `erasable predict model.erasable test.csv --label churned --probabilities`
     """
-    from erasable.models.files import read_model, shards_of
-    from erasable.models.learner_cache import keep_cached
+    from erasable.models.files import keep_cached, read_model, shards_of
     from erasable.operations.predict import Predictions, refuse_overwriting, write_records
 
     if as_json and out in (None, "-"):

@@ -29,8 +29,7 @@ import scipy.sparse as sp
 from erasable.core.arrays import Booleans, Float32s, Float64s, Matrix, summed
 from erasable.core.grid import Grid
 from erasable.core.kernels import Points
-from erasable.core.keyed_hash import Hashes
-from erasable.core.names import Label
+from erasable.core.names import Hashes, Label
 from erasable.core.selector import Decisions, Progress, RawRows
 from erasable.core.sums import factorise, solve_weights
 from erasable.errors import ConfigurationError, InputError, InputTypeError

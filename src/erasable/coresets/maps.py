@@ -19,8 +19,7 @@ import numpy as np
 from erasable.core.arrays import Array, Float64s, Matrix, Positions
 from erasable.core.grid import Grid, described_scaling
 from erasable.core.independent import IndependentRule, Rarity, rarity_of
-from erasable.core.keyed_hash import hashed_order, keyed_hash
-from erasable.core.names import Key, Label, check_fixed_classes, write_label
+from erasable.core.names import Key, Label, check_fixed_classes, hashed_order, keyed_hash, write_label
 from erasable.core.selector import RawRows, grid_of, select, selecting_units
 from erasable.core.sums import empty_gram
 from erasable.errors import ConfigurationError, InputError, InputTypeError, NoRowsError

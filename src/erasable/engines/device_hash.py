@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from erasable.core.keyed_hash import Hashes, keyed_hash, salt_of, sip, sip_starts
+from erasable.core.names import Hashes, keyed_hash, salt_of, sip, sip_starts
 from erasable.errors import EngineError
 from erasable.models.inputs import Column
 from erasable.validation import optional_module
@@ -40,7 +40,7 @@ def torch_device(name: str | None) -> Device:
 
 
 class DeviceHash:
-    """``core.keyed_hash`` on a device, bit for bit. It can be sent; the first hashes of each are compared."""
+    """``core.names.keyed_hash`` on a device, bit for bit. It can be sent; the first hashes of each are compared."""
 
     def __init__(self, device: str | None) -> None:
         self.device = device

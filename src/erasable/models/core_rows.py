@@ -21,8 +21,7 @@ import scipy.sparse as sp
 
 from erasable.core.arrays import Array, Booleans, Float64s, Int64s, Matrix
 from erasable.core.grid import Grid, count_entries, csr, dense_rows, has_constant, is_sparse, position_type, sparse_rows
-from erasable.core.keyed_hash import hashed_order
-from erasable.core.names import Key, Label, Owners, owners_of
+from erasable.core.names import Key, Label, Owners, hashed_order, owners_of
 from erasable.errors import InputError
 from erasable.models.inputs import ONE, Labels, Names, RowWeights, as_keys, as_requested, same_kind, uneven
 

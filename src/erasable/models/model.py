@@ -17,8 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from erasable.core.arrays import ColumnLike, Float32s, Float64s, Matrix
-from erasable.core.keyed_hash import hashed_order
-from erasable.core.names import Key, Label, Owners, Spelling
+from erasable.core.names import Key, Label, Owners, Spelling, hashed_order
 from erasable.core.selector import Decisions, Progress
 from erasable.errors import (
     ChangedMeanwhileError,

@@ -28,8 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from erasable.core.arrays import ColumnLike, MatrixLike
-from erasable.core.keyed_hash import Hashes, keyed_hash
-from erasable.core.names import Key, each_owner
+from erasable.core.names import Hashes, Key, each_owner, keyed_hash
 from erasable.core.selector import Decisions
 from erasable.errors import ConfigurationError, InputError
 from erasable.models.inputs import (

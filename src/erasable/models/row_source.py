@@ -17,7 +17,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from erasable.core.arrays import DeviceRows, MatrixLike, on_host
-from erasable.core.keyed_hash import Hashes
+from erasable.core.names import Hashes
 from erasable.core.selector import picked
 from erasable.errors import InputError
 from erasable.models.inputs import ONE, Column, check_ids, check_subjects, spelt_names, taken

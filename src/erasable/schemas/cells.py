@@ -333,3 +333,13 @@ def _zone_offset(zone: str | None) -> int:
         return 0
     digits = zone[1:].replace(":", "")
     return (1 if zone[0] == "+" else -1) * (int(digits[:2]) * 3600 + int(digits[2:] or 0) * 60)
+
+
+def label_in(text: str, kind: type) -> Any:
+    """The label of a type that has this canonical text; the text if there is none."""
+    if kind is bool:
+        return {"true": True, "false": False}.get(text, text)
+    try:
+        return kind(text) if kind in (int, float) else text
+    except ValueError:
+        return text

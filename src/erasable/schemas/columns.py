@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from erasable.core.arrays import Array, Booleans, Float64s, Int64s
-from erasable.core.keyed_hash import keyed_hash
+from erasable.core.names import keyed_hash
 from erasable.errors import ConfigurationError, InputTypeError
 from erasable.schemas.cells import VERSION, Cells, Kind, canonical_text, canonical_texts, folded, read_numbers
 from erasable.schemas.encode import (

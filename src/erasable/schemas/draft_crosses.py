@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from erasable.core.arrays import Array, Booleans, Float64s, Int64s
-from erasable.core.keyed_hash import keyed_hash
+from erasable.core.names import keyed_hash
 from erasable.schemas.columns import Number
 from erasable.schemas.crosses import Cross
 from erasable.schemas.draft_selection import canonical_column, row_owners

@@ -22,13 +22,13 @@ from erasable.core.target_grid import check_range
 from erasable.errors import ConfigurationError, InputError, InputTypeError
 from erasable.features import TABLES, FeatureMap
 from erasable.pages import count, facts
-from erasable.schemas.cells import VERSION, Kind, canonical_text, folded, missing_texts, read_numbers
+from erasable.schemas.cells import VERSION, Kind, canonical_text, folded, label_in, missing_texts, read_numbers
 from erasable.schemas.columns import MOST_PLACES, Category, Column, Number, Ordered, YesNo
 from erasable.schemas.crosses import Cross
 from erasable.schemas.dates import Date, Time
 from erasable.schemas.encode import ONE, EncodedTable, EncodingReport, Features, for_each_row, join_features
 from erasable.schemas.reading import Columns
-from erasable.schemas.selection import label_in, read_moments, read_shares, shortest
+from erasable.schemas.selection import read_moments, read_shares, shortest
 from erasable.schemas.texts import Text, Vector
 from erasable.schemas.toml_text import toml_comment, toml_key, toml_table
 from erasable.store import write_text

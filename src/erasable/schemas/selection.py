@@ -57,16 +57,6 @@ def shortest(exponents: Exponents) -> int | Exponents:
     return exponents[0] if len(set(exponents)) == 1 else exponents
 
 
-def label_in(text: str, kind: type) -> Any:
-    """The label of a type that has this canonical text; the text if there is none."""
-    if kind is bool:
-        return {"true": True, "false": False}.get(text, text)
-    try:
-        return kind(text) if kind in (int, float) else text
-    except ValueError:
-        return text
-
-
 def read_shares(given: Any, classes: Sequence[str] | None, version: int) -> dict[str, float]:
     """The share of each class by its canonical text, sorted.
 

@@ -52,10 +52,9 @@ from erasable.service.model_files import (
 from erasable.service.processes import ChildProcess, Packed
 from erasable.service.purges import WatchedClock, elapsed
 from erasable.service.requests import Case, Entry, Filing, Identity, Kind
-from erasable.service.rounds import Rounds
 from erasable.service.settings import Settings
 from erasable.service.suppression import Suppressed, SuppressionList
-from erasable.service.worker import Callbacks, Send, Worker
+from erasable.service.worker import Callbacks, PeriodicThread, Send, Worker
 from erasable.store import doubt_about_blocks, locked
 
 T = TypeVar("T")
@@ -69,7 +68,7 @@ _SHORTEST_KEY = 16  # bytes
 class Health:
     """The state of the service, without identities and digests."""
 
-    ready: bool  # it has recovered, accepts requests, and its last rounds succeeded
+    ready: bool  # it has recovered, accepts requests, and the last call of each thread succeeded
     problem: str | None = None  # the error of the last commit, receipt or callback: a full disk, say
     doubts: tuple[str, ...] = ()  # where overwritten bytes may stay on the medium
     waiting: int = 0  # requests that are not settled
@@ -181,7 +180,7 @@ class ErasureService:
         self._verifications: dict[str, Verification] = {}
         self._verifying = threading.Lock()  # guards the mapping
         self._ledger: Ledger | None = None
-        self._rounds: list[Rounds] = []
+        self._threads: list[PeriodicThread] = []
         self._doubts: tuple[str, ...] = ()
         self._resumed, self._open = 0, False
         self._starting = threading.Lock()
@@ -198,7 +197,7 @@ class ErasureService:
     def start(self, *, threads: bool = True) -> Health:
         """Recover after a crash, load snapshots, resume requests, receipts and callbacks, then accept requests.
 
-        Without ``threads`` the caller runs the rounds: ``service.worker.commit()`` and so on.
+        Without ``threads`` the caller does the work: ``service.worker.commit()`` and so on.
 
         Raises ``StoreError`` or ``StateFormatError`` if a model or the ledger cannot be read or written, or a journal
         is damaged; ``BusyError`` if another process has the ledger; ``ConfigurationError`` or ``InputError`` if the
@@ -219,8 +218,8 @@ class ErasureService:
                     ledger.close()
                 raise
             if threads:
-                for rounds in self._rounds:
-                    rounds.start()
+                for thread in self._threads:
+                    thread.start()
             self._open = True
         return self.health()
 
@@ -250,18 +249,18 @@ class ErasureService:
             self._clock,
             self._snapshots.refresh,
             self._suppression,
-            wait=lambda: self._rounds[0].until_next(),
+            wait=lambda: self._threads[0].until_next(),
             passed=self._note_passed,
         )
         self.callbacks = Callbacks(ledger, self.settings, self._clock, self._send)
         tick = self.settings.tick
-        self._comparing = Rounds("compare", max(tick, 1.0), self._compare)
-        self._rounds = [
-            Rounds("commit", tick, self.worker.commit),
-            Rounds("sign", max(tick, 1.0), self.worker.sign),
-            Rounds("tell", max(tick, 1.0), self.callbacks.tell),
+        self._comparing = PeriodicThread("compare", max(tick, 1.0), self._compare)
+        self._threads = [
+            PeriodicThread("commit", tick, self.worker.commit),
+            PeriodicThread("sign", max(tick, 1.0), self.worker.sign),
+            PeriodicThread("tell", max(tick, 1.0), self.callbacks.tell),
             self._comparing,
-            Rounds("purge", _PURGES, self._purge_old),
+            PeriodicThread("purge", _PURGES, self._purge_old),
         ]
 
     def _compare(self) -> None:
@@ -293,14 +292,14 @@ class ErasureService:
             late = threading.Timer(timeout, self._end_processes)  # calls that take longer are cut short
             late.daemon = True
             late.start()
-            running = [rounds for rounds in self._rounds if rounds.is_alive()]
-            for rounds in running:
-                rounds.end()
-            for rounds in running:
-                rounds.join(max(0.0, until - time.monotonic()))
-            for rounds in running[:3]:  # commit, sign, tell
-                if not rounds.is_alive() and time.monotonic() < until:
-                    rounds.once()
+            running = [thread for thread in self._threads if thread.is_alive()]
+            for thread in running:
+                thread.end()
+            for thread in running:
+                thread.join(max(0.0, until - time.monotonic()))
+            for thread in running[:3]:  # commit, sign, tell
+                if not thread.is_alive() and time.monotonic() < until:
+                    thread.once()
             late.cancel()
             self._end_processes()
             with self.worker.changing():
@@ -543,10 +542,10 @@ class ErasureService:
         ledger = self._ledger
         if ledger is None:
             return Health(False, "the service is not running.", self._doubts)
-        problems = [rounds.problem for rounds in self._rounds if rounds.problem is not None]
+        problems = [thread.problem for thread in self._threads if thread.problem is not None]
         try:
             os.close(os.open(os.devnull, os.O_RDONLY))
-        except OSError:  # rounds that need no file succeed all the same
+        except OSError:  # threads that need no file succeed all the same
             problems.append("no file can be opened: too many files and connections are open. Raise the limit of them.")
         owing, clock = ledger.owing(), self._watched.doubt()
         return Health(

@@ -26,12 +26,11 @@ from erasable.store._appending import (
     read_record,
     rewrite_journal,
 )
-from erasable.store._disk import REAL_DISK, Disk, doubt_about_blocks
+from erasable.store._disk import REAL_DISK, Disk, check_mode, check_private, doubt_about_blocks
 from erasable.store._files import LIMIT as LARGEST
-from erasable.store._files import Fetch, Parse, SideFiles, check_mode, check_private, side_files
-from erasable.store._opening import check_timeout, locked, read
+from erasable.store._files import Fetch, Parse, PartsOf, SideFiles, check_timeout, side_files
 from erasable.store._texts import half_written, replaced_text, write_text
-from erasable.store._writing import PRIVATE, PartsOf, Writer
+from erasable.store._writing import PRIVATE, Writer, locked, read
 
 __all__ = [
     "LARGEST",

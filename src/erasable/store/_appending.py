@@ -25,9 +25,8 @@ from typing import Any, NamedTuple
 
 from erasable.errors import InputError, StoreError
 from erasable.store._disk import REAL_DISK, Disk, close_quietly, explained, facts_or_none, same_file
-from erasable.store._files import Place, refuse_special
-from erasable.store._opening import locked
-from erasable.store._writing import write_fully
+from erasable.store._files import Place, refuse_special, write_fully
+from erasable.store._writing import locked
 
 _PRIVATE = 0o600
 _BEGIN, _BETWEEN, _END = b"\x1e", b"\x1f", b"\n"

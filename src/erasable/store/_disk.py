@@ -1,16 +1,19 @@
-"""System calls behind one object that tests can replace, and errors that explain their failures."""
+"""System calls behind one object that tests can replace, errors that explain their failures, and access to files."""
 
 from __future__ import annotations
 
 import errno
 import os
 import re
+import stat
+import struct
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
-from erasable.errors import StoreError
+from erasable.errors import ConfigurationError, StoreError
 
 if sys.platform != "win32":
     import fcntl
@@ -342,3 +345,136 @@ def _read(path: str) -> str:
     with suppress(OSError), open(path, encoding="utf-8", errors="surrogateescape") as file:
         return file.read()
     return ""
+
+
+# Errors of systems that do not let this user give files away.
+_NOT_GIVEN_AWAY = {errno.EPERM, errno.EACCES, errno.EINVAL, errno.ENOSYS, errno.ENOTSUP}
+Rule = Callable[[int], int]
+
+
+@dataclass(frozen=True)
+class Access:
+    """Permissions, owner, group and attributes; -1 and None leave the default of a new file."""
+
+    mode: int
+    user: int = -1
+    group: int = -1
+    attributes: Mapping[str, bytes] | None = None
+
+    def by(self, rule: Rule) -> Access:
+        """Return the access after ``rule`` changed the rights (4 read, 2 write, 1 execute) of every user and group."""
+        mode = sum(rule(self.mode >> shift & 7) << shift for shift in (6, 3, 0))
+        lists = {name: _acl_by(rule, value) for name, value in (self.attributes or {}).items() if name == ACL}
+        return Access(mode, self.user, self.group, None if self.attributes is None else lists)
+
+
+def check_mode(mode: int | None) -> None:
+    """Raise ConfigurationError unless these are permissions of a file that its owner may read and write."""
+    if mode is not None and not (0 <= mode <= 0o777 and mode & 0o600 == 0o600):
+        raise ConfigurationError(
+            "mode must be permissions in octal with which the owner may read and write, such as 0o600 or 0o640."
+        )
+
+
+def check_private(path: str | os.PathLike[str], facts: os.stat_result, harm: str, *, refused: int = 0o077) -> None:
+    """Raise StoreError for a file or folder that others may use, as ssh does; another user's may be open to a group.
+
+    Parameters
+    ----------
+    path : str or path
+    facts : os.stat_result
+    harm : str
+        The end of the message: the harm that others could do, and the remedy.
+    refused : int
+        The permissions that no other user may have: all of them, or only to write.
+    """
+    mode = stat.S_IMODE(facts.st_mode)
+    if os.name == "posix" and mode & refused & (0o077 if facts.st_uid == os.geteuid() else 0o007):
+        may = "read or change" if refused & 0o044 else "change"
+        raise refusal(f"{os.fspath(path)} has mode {mode:04o}, so others may {may} it: {harm}", errno.EPERM)
+
+
+def for_part(rights: int) -> int:
+    """Return the rights to a part: those to the head."""
+    return rights
+
+
+def for_folder(rights: int) -> int:
+    """Return the rights to the folder of parts: a user who may read the head may enter it."""
+    return rights | rights >> 2 & 1
+
+
+def for_lock(rights: int) -> int:
+    """Return the rights to the lock file: only for users who may write, because its holder stops every writer."""
+    return 6 if rights & 2 else 0
+
+
+def access_to(disk: Disk, target: str | int) -> Access:
+    """Return the permissions, owner, group and attributes of a file."""
+    facts = disk.facts_of_name(target) if isinstance(target, str) else disk.facts(target)
+    return Access(stat.S_IMODE(facts.st_mode), facts.st_uid, facts.st_gid, disk.attributes(target))
+
+
+def grant(disk: Disk, descriptor: int, access: Access) -> None:
+    """Give a new, empty file of this user exactly this access.
+
+    Only the administrator can change the owner. Otherwise the file stays this user's, and only its group is kept.
+
+    Raises
+    ------
+    StoreError
+        When the access list or an attribute cannot be carried over.
+    """
+    facts = disk.facts(descriptor)
+    mode = access.mode
+    if stat.S_ISDIR(facts.st_mode):
+        mode |= facts.st_mode & stat.S_ISGID  # new files in it get its group
+    if not _owned(disk, descriptor, facts, access):
+        if ACL in (access.attributes or {}):
+            raise refusal(f"the access list speaks of a group that this user cannot keep. {AS_IT_WAS}", errno.EPERM)
+        # Members of the old group count as others from now on, and those of the new one did before.
+        both = mode >> 3 & mode & 7
+        mode = mode & 0o7700 | both << 3 | both
+    if access.attributes is not None:
+        _set_attributes(disk, descriptor, access.attributes)
+    disk.chmod(descriptor, mode)
+
+
+def _owned(disk: Disk, descriptor: int, facts: os.stat_result, access: Access) -> bool:
+    """Set the owner if possible, and the group; return whether the group is right."""
+    user, group = access.user, access.group
+    if user not in (-1, facts.st_uid) and _given(disk, descriptor, user, group):
+        return True
+    return group in (-1, facts.st_gid) or _given(disk, descriptor, -1, group)
+
+
+def _given(disk: Disk, descriptor: int, user: int, group: int) -> bool:
+    try:
+        disk.chown(descriptor, user, group)
+    except OSError as error:
+        if error.errno not in _NOT_GIVEN_AWAY:
+            raise
+        return False
+    return True
+
+
+def _set_attributes(disk: Disk, descriptor: int, wanted: Mapping[str, bytes]) -> None:
+    """Set these attributes and remove all others, such as an access list that new files inherit from the folder."""
+    has = disk.attributes(descriptor)
+    try:
+        for name in sorted(has.keys() - wanted.keys()):
+            disk.remove_attribute(descriptor, name)
+        for name, value in wanted.items():
+            if has.get(name) != value:
+                disk.set_attribute(descriptor, name, value)
+    except OSError as error:
+        what = "its access list or an attribute could not be carried over to the new file"
+        raise refusal(f"{what}: {reason(error)[0]}. {AS_IT_WAS}", error.errno or 0) from error
+
+
+_ENTRY = struct.Struct("<HHI")  # kind, rights, user or group; after four bytes of version
+
+
+def _acl_by(rule: Rule, value: bytes) -> bytes:
+    entries = (_ENTRY.pack(kind, rule(rights), whose) for kind, rights, whose in _ENTRY.iter_unpack(value[4:]))
+    return value[:4] + b"".join(entries)

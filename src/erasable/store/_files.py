@@ -1,30 +1,33 @@
-"""The files of one path: their names, their permissions, and how to read them while others replace them."""
+"""The files of one path: their names, the lock of its writers, reading while others replace it, and recovery.
+
+docs/format.md numbers the steps of a change. A lock is one of the kernel, which ends with its holder.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import hashlib
+import math
 import os
 import re
 import stat
-import struct
-from collections.abc import Callable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
-from erasable.errors import BusyError, ConfigurationError, StateFormatError
+from erasable.errors import BusyError, ConfigurationError, ErasableError, StateFormatError
 from erasable.store._disk import (
-    ACL,
-    AS_IT_WAS,
     Disk,
+    access_to,
     close_quietly,
     explained,
     facts_or_none,
     failure,
-    reason,
+    for_lock,
+    grant,
     refusal,
     same_file,
 )
@@ -111,100 +114,6 @@ def refuse_special(path: str, facts: os.stat_result) -> None:
         raise refusal(f"{path} is not a plain file (a pipe, socket or device): give another path.", errno.EINVAL)
 
 
-# Errors of systems that do not let this user give files away.
-_NOT_GIVEN_AWAY = {errno.EPERM, errno.EACCES, errno.EINVAL, errno.ENOSYS, errno.ENOTSUP}
-
-Rule = Callable[[int], int]
-
-
-@dataclass(frozen=True)
-class Access:
-    """Permissions, owner, group and attributes; -1 and None leave the default of a new file."""
-
-    mode: int
-    user: int = -1
-    group: int = -1
-    attributes: Mapping[str, bytes] | None = None
-
-    def by(self, rule: Rule) -> Access:
-        """Return the access after ``rule`` changed the rights (4 read, 2 write, 1 execute) of every user and group."""
-        mode = sum(rule(self.mode >> shift & 7) << shift for shift in (6, 3, 0))
-        lists = {name: _acl_by(rule, value) for name, value in (self.attributes or {}).items() if name == ACL}
-        return Access(mode, self.user, self.group, None if self.attributes is None else lists)
-
-
-def check_mode(mode: int | None) -> None:
-    """Raise ConfigurationError unless these are permissions of a file that its owner may read and write."""
-    if mode is not None and not (0 <= mode <= 0o777 and mode & 0o600 == 0o600):
-        raise ConfigurationError(
-            "mode must be permissions in octal with which the owner may read and write, such as 0o600 or 0o640."
-        )
-
-
-def check_private(path: str | os.PathLike[str], facts: os.stat_result, harm: str, *, refused: int = 0o077) -> None:
-    """Raise StoreError for a file or folder that others may use, as ssh does; another user's may be open to a group.
-
-    Parameters
-    ----------
-    path : str or path
-    facts : os.stat_result
-    harm : str
-        The end of the message: the harm that others could do, and the remedy.
-    refused : int
-        The permissions that no other user may have: all of them, or only to write.
-    """
-    mode = stat.S_IMODE(facts.st_mode)
-    if os.name == "posix" and mode & refused & (0o077 if facts.st_uid == os.geteuid() else 0o007):
-        may = "read or change" if refused & 0o044 else "change"
-        raise refusal(f"{os.fspath(path)} has mode {mode:04o}, so others may {may} it: {harm}", errno.EPERM)
-
-
-def for_part(rights: int) -> int:
-    """Return the rights to a part: those to the head."""
-    return rights
-
-
-def for_folder(rights: int) -> int:
-    """Return the rights to the folder of parts: a user who may read the head may enter it."""
-    return rights | rights >> 2 & 1
-
-
-def for_lock(rights: int) -> int:
-    """Return the rights to the lock file: only for users who may write, because its holder stops every writer."""
-    return 6 if rights & 2 else 0
-
-
-def access_to(disk: Disk, target: str | int) -> Access:
-    """Return the permissions, owner, group and attributes of a file."""
-    facts = disk.facts_of_name(target) if isinstance(target, str) else disk.facts(target)
-    return Access(stat.S_IMODE(facts.st_mode), facts.st_uid, facts.st_gid, disk.attributes(target))
-
-
-def grant(disk: Disk, descriptor: int, access: Access) -> None:
-    """Give a new, empty file of this user exactly this access.
-
-    Only the administrator can change the owner. Otherwise the file stays this user's, and only its group is kept.
-
-    Raises
-    ------
-    StoreError
-        When the access list or an attribute cannot be carried over.
-    """
-    facts = disk.facts(descriptor)
-    mode = access.mode
-    if stat.S_ISDIR(facts.st_mode):
-        mode |= facts.st_mode & stat.S_ISGID  # new files in it get its group
-    if not _owned(disk, descriptor, facts, access):
-        if ACL in (access.attributes or {}):
-            raise refusal(f"the access list speaks of a group that this user cannot keep. {AS_IT_WAS}", errno.EPERM)
-        # Members of the old group count as others from now on, and those of the new one did before.
-        both = mode >> 3 & mode & 7
-        mode = mode & 0o7700 | both << 3 | both
-    if access.attributes is not None:
-        _set_attributes(disk, descriptor, access.attributes)
-    disk.chmod(descriptor, mode)
-
-
 def share_lock(place: Place, descriptor: int) -> None:
     """Open the lock file to all users who may change the head, as far as this user is able to."""
     disk = place.disk
@@ -214,46 +123,6 @@ def share_lock(place: Place, descriptor: int) -> None:
             wanted = access_to(disk, place.head).by(for_lock)
             if access_to(disk, descriptor) != wanted:
                 grant(disk, descriptor, wanted)
-
-
-def _owned(disk: Disk, descriptor: int, facts: os.stat_result, access: Access) -> bool:
-    """Set the owner if possible, and the group; return whether the group is right."""
-    user, group = access.user, access.group
-    if user not in (-1, facts.st_uid) and _given(disk, descriptor, user, group):
-        return True
-    return group in (-1, facts.st_gid) or _given(disk, descriptor, -1, group)
-
-
-def _given(disk: Disk, descriptor: int, user: int, group: int) -> bool:
-    try:
-        disk.chown(descriptor, user, group)
-    except OSError as error:
-        if error.errno not in _NOT_GIVEN_AWAY:
-            raise
-        return False
-    return True
-
-
-def _set_attributes(disk: Disk, descriptor: int, wanted: Mapping[str, bytes]) -> None:
-    """Set these attributes and remove all others, such as an access list that new files inherit from the folder."""
-    has = disk.attributes(descriptor)
-    try:
-        for name in sorted(has.keys() - wanted.keys()):
-            disk.remove_attribute(descriptor, name)
-        for name, value in wanted.items():
-            if has.get(name) != value:
-                disk.set_attribute(descriptor, name, value)
-    except OSError as error:
-        what = "its access list or an attribute could not be carried over to the new file"
-        raise refusal(f"{what}: {reason(error)[0]}. {AS_IT_WAS}", error.errno or 0) from error
-
-
-_ENTRY = struct.Struct("<HHI")  # kind, rights, user or group; after four bytes of version
-
-
-def _acl_by(rule: Rule, value: bytes) -> bytes:
-    entries = (_ENTRY.pack(kind, rule(rights), whose) for kind, rights, whose in _ENTRY.iter_unpack(value[4:]))
-    return value[:4] + b"".join(entries)
 
 
 T = TypeVar("T")
@@ -342,3 +211,221 @@ def read_settled(place: Place, parse: Parse[T], limit: int) -> T:
             return read_once(place, parse, limit)
     message = f"{place.head} was replaced {_TRIES} times while it was read. Nothing was read: try again."
     raise failure(message, errno.EAGAIN, BusyError)
+
+
+PartsOf = Callable[[bytes], Iterable[str]]
+# Bytes from one fsync to the next. Other programs that call fsync on this disk wait for the bytes before theirs.
+_AT_ONCE = 1 << 22
+# One small buffer, used again and again: fresh pages for the zeros would cost more than writing them.
+_ZEROS = memoryview(bytes(1 << 20))
+
+
+def write_fully(disk: Disk, descriptor: int, data: memoryview) -> None:
+    """Write all bytes, although one call may take fewer; the last ones are not durable yet."""
+    while data.nbytes:
+        taken = disk.write(descriptor, data[:_AT_ONCE])
+        if taken <= 0:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        data = data[taken:]
+        if taken == _AT_ONCE:
+            disk.fsync(descriptor)
+
+
+def overwrite(disk: Disk, descriptor: int, path: str) -> None:
+    """Overwrite a whole file with zeros, durably; the descriptor must be at its start.
+
+    The file keeps its length: cutting it would free blocks that the zeros have not reached yet.
+    """
+    facts = disk.facts(descriptor)
+    refuse_other_names(path, facts)
+    left = facts.st_size
+    while left > 0:
+        size = min(left, _ZEROS.nbytes)
+        write_fully(disk, descriptor, _ZEROS[:size])
+        left -= size
+        if left % _AT_ONCE == 0:
+            disk.fsync(descriptor)
+    disk.fsync(descriptor)
+
+
+def refuse_other_names(path: str, facts: os.stat_result) -> None:
+    """Refuse to erase a file that has a second name: erasing would destroy the content under that name, too."""
+    if facts.st_nlink > 1:
+        message = "has another name (a hard link), whose content would be erased with it"
+        raise refusal(f"{path} {message}: remove that name and run it again.", errno.EMLINK)
+
+
+def erase(disk: Disk, path: str, facts: os.stat_result) -> None:
+    """Overwrite a file, then remove its name. The caller's next fsync of the folder makes the removal durable."""
+    if stat.S_ISREG(facts.st_mode):
+        descriptor = disk.open_to_overwrite(path)
+        try:
+            overwrite(disk, descriptor, path)
+        finally:
+            close_quietly(disk, descriptor)
+    # A link or a pipe under this name holds no rows; the file that a link leads to is not touched.
+    disk.unlink(path)
+
+
+def erase_parts(place: Place, names: Iterable[str]) -> None:
+    """Overwrite and remove parts, durably, and their folder if it is empty then."""
+    disk = place.disk
+    for name in sorted(names):
+        path = place.part(name)
+        facts = place.look(path)
+        if facts is not None:
+            erase(disk, path, facts)
+    disk.fsync_folder(place.parts)
+    if not place.part_names():
+        # If it holds other files, the folder stays.
+        with contextlib.suppress(OSError):
+            disk.rmdir(place.parts)
+
+
+def has_leftovers(place: Place, parts_of: PartsOf | None) -> bool:
+    """Return whether :func:`recover` has something to erase, or a change is under way."""
+    if place.look(place.new) is not None or place.look(place.old) is not None:
+        return True
+    # A loss of power may keep the names of parts and lose the other two; without hard links, ``old`` never exists.
+    return _stray_parts(place, place.look(place.head), parts_of) is not None
+
+
+def refuse_lost_head(place: Place) -> None:
+    """Raise StoreError if only the old content of a head exists: no crash causes this, and it may be the only copy."""
+    if place.look(place.head) is None and place.look(place.old) is not None:
+        message = "it holds what was there before an interrupted change. Rename it to keep it, or delete it, and run it"
+        raise refusal(f"{place.head} is missing but {place.old} is there: {message} again.", errno.ENOENT)
+
+
+def recover(place: Place, parts_of: PartsOf | None) -> None:
+    """Erase what an interrupted change left behind; only the holder of the lock may call it.
+
+    The head is not touched: it has the whole content from before the change, or the whole content from after.
+    """
+    disk = place.disk
+    head = place.check_writable_kind()
+    new, old = place.look(place.new), place.look(place.old)
+    stray = _stray_parts(place, head, parts_of)
+    if new is None and old is None and stray is None:
+        return
+    refuse_lost_head(place)
+    # A killed writer may have renamed without the fsync that makes it durable. Zeros written before that
+    # fsync could outlive the rename, and the name would then lead to the zeros.
+    if head is not None:
+        descriptor = disk.open_to_read(place.head)
+        try:
+            disk.fsync(descriptor)
+        finally:
+            close_quietly(disk, descriptor)
+    disk.fsync_folder(place.folder)
+    if stray is not None:
+        erase_parts(place, stray)
+    for path, facts in ((place.new, new), (place.old, old)):
+        if facts is None:
+            continue
+        if head is not None and same_file(facts, head):
+            disk.unlink(path)
+        else:
+            erase(disk, path, facts)
+    disk.fsync_folder(place.folder)
+
+
+def _stray_parts(place: Place, head: os.stat_result | None, parts_of: PartsOf | None) -> set[str] | None:
+    """Return the parts that the head does not refer to; None if there is nothing to clean, not even an empty folder."""
+    if place.look(place.parts) is None:
+        return None
+    names = place.part_names()
+    if not names:
+        return set() if not place.disk.names(place.parts) else None
+    if parts_of is None:
+        return None
+    if head is None:
+        return _abandoned_parts(place, names)
+    descriptor = place.disk.open_to_read(place.head)
+    try:
+        data = read_all(place.disk, descriptor, place.head, LIMIT)
+    finally:
+        close_quietly(place.disk, descriptor)
+    try:
+        return (names - set(parts_of(data))) or None
+    except ErasableError:
+        # A head that cannot be read does not say which parts are needed: keep them all.
+        return None
+
+
+def _abandoned_parts(place: Place, names: set[str]) -> set[str]:
+    """Return all parts if an interrupted first write or removal explains the missing head; otherwise refused."""
+    if place.look(place.new) is None:
+        sizes = [facts.st_size for name in names if (facts := place.look(place.part(name))) is not None]
+        # A first write makes its names, and makes them durable, before it writes a byte.
+        if any(sizes):
+            message = "Put the file back if it was moved, or delete that folder, and run it again."
+            raise refusal(f"{place.head} is missing but its parts are there, in {place.parts}. {message}", errno.ENOENT)
+    return names
+
+
+@contextmanager
+def holding_lock(place: Place, timeout: float | None) -> Iterator[None]:
+    """Hold the lock of a path while the block runs; wait at most ``timeout`` seconds for it.
+
+    The lock belongs to an open descriptor, and each block opens its own, so two threads exclude each other as two
+    processes do. A nested block for the same path in one thread would wait for itself.
+    """
+    check_timeout(timeout)
+    deadline = None if timeout is None else time.monotonic() + timeout
+    with explained("take the lock", place.lock, "Nothing was changed."):
+        descriptor = _acquire(place, deadline, timeout)
+    owner = os.getpid()
+    try:
+        share_lock(place, descriptor)
+        yield
+    finally:
+        # In a forked child this descriptor is a copy: unlocking it would free the lock of the parent.
+        if os.getpid() == owner:
+            share_lock(place, descriptor)  # the head may be new
+            # The outcome of the change is known by now, and the end of the process frees the lock in any case.
+            with suppress(OSError):
+                place.disk.unlock(descriptor)
+        close_quietly(place.disk, descriptor)
+
+
+def check_timeout(timeout: float | None) -> None:
+    """Raise ConfigurationError unless this is None or a number of seconds, zero or more."""
+    if timeout is not None and not (timeout >= 0 and math.isfinite(timeout)):
+        raise ConfigurationError(f"timeout must be a number of seconds >= 0 or None (wait), not {timeout!r}.")
+
+
+def _acquire(place: Place, deadline: float | None, timeout: float | None) -> int:
+    disk = place.disk
+    while True:
+        try:
+            descriptor = disk.open_lock(place.lock)
+        except PermissionError as error:
+            if place.look(place.lock) is None:
+                raise
+            advice = "give it the owner and the group of the model, or run it once as the user whose it is."
+            message = f"{place.lock}, by which writers take turns, is another user's. Nothing was changed: {advice}"
+            raise refusal(message, error.errno or 0) from error
+        try:
+            facts = disk.facts(descriptor)
+            refuse_special(place.lock, facts)
+            _wait(place, descriptor, deadline, timeout)
+            now = facts_or_none(disk.facts_of_name, place.lock)
+        except BaseException:
+            close_quietly(disk, descriptor)
+            raise
+        # If the lock file was deleted while this process waited, another one may hold the lock file made since.
+        if now is not None and same_file(now, facts):
+            return descriptor
+        close_quietly(disk, descriptor)
+
+
+def _wait(place: Place, descriptor: int, deadline: float | None, timeout: float | None) -> None:
+    pause = 0.001
+    while not place.disk.lock(descriptor, wait=deadline is None):
+        left = 0.0 if deadline is None else deadline - time.monotonic()
+        if left <= 0:
+            message = f"{place.head} is being changed by another process and was not free within {timeout:.3g} seconds."
+            raise failure(f"{message} Nothing was changed: try again.", errno.ETIMEDOUT, BusyError)
+        time.sleep(min(pause, left))
+        pause = min(2 * pause, 0.05)

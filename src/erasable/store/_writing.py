@@ -1,4 +1,4 @@
-"""Replace a file and erase the old one, and clean up after an interruption; docs/format.md numbers the steps."""
+"""Open a path: to read it, or as its only writer, who replaces the file and erases the old one."""
 
 from __future__ import annotations
 
@@ -6,187 +6,53 @@ import contextlib
 import errno
 import hashlib
 import os
-import stat
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from types import MappingProxyType
 
 from erasable.errors import (
     ConfigurationError,
-    ErasableError,
     InputError,
     NotErasedError,
     StateFormatError,
     UnknownOutcomeError,
 )
-from erasable.store._disk import AS_IT_WAS, Disk, close_quietly, explained, failure, reason, refusal, same_file
-from erasable.store._files import (
-    LIMIT,
+from erasable.store._disk import (
+    AS_IT_WAS,
+    REAL_DISK,
     Access,
-    Fetch,
-    Parse,
-    Place,
-    T,
+    Disk,
     access_to,
     check_mode,
+    close_quietly,
+    explained,
+    failure,
     for_folder,
     for_part,
     grant,
-    read_all,
+    reason,
+    refusal,
+    same_file,
+)
+from erasable.store._files import (
+    LIMIT,
+    Fetch,
+    Parse,
+    PartsOf,
+    Place,
+    T,
+    erase,
+    erase_parts,
+    has_leftovers,
+    holding_lock,
+    overwrite,
     read_part,
     read_settled,
+    recover,
+    refuse_lost_head,
+    refuse_other_names,
+    write_fully,
 )
-
-PartsOf = Callable[[bytes], Iterable[str]]
-
-# Bytes from one fsync to the next. Other programs that call fsync on this disk wait for the bytes before theirs.
-_AT_ONCE = 1 << 22
-# One small buffer, used again and again: fresh pages for the zeros would cost more than writing them.
-_ZEROS = memoryview(bytes(1 << 20))
-
-
-def write_fully(disk: Disk, descriptor: int, data: memoryview) -> None:
-    """Write all bytes, although one call may take fewer; the last ones are not durable yet."""
-    while data.nbytes:
-        taken = disk.write(descriptor, data[:_AT_ONCE])
-        if taken <= 0:
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
-        data = data[taken:]
-        if taken == _AT_ONCE:
-            disk.fsync(descriptor)
-
-
-def overwrite(disk: Disk, descriptor: int, path: str) -> None:
-    """Overwrite a whole file with zeros, durably; the descriptor must be at its start.
-
-    The file keeps its length: cutting it would free blocks that the zeros have not reached yet.
-    """
-    facts = disk.facts(descriptor)
-    refuse_other_names(path, facts)
-    left = facts.st_size
-    while left > 0:
-        size = min(left, _ZEROS.nbytes)
-        write_fully(disk, descriptor, _ZEROS[:size])
-        left -= size
-        if left % _AT_ONCE == 0:
-            disk.fsync(descriptor)
-    disk.fsync(descriptor)
-
-
-def refuse_other_names(path: str, facts: os.stat_result) -> None:
-    """Refuse to erase a file that has a second name: erasing would destroy the content under that name, too."""
-    if facts.st_nlink > 1:
-        message = "has another name (a hard link), whose content would be erased with it"
-        raise refusal(f"{path} {message}: remove that name and run it again.", errno.EMLINK)
-
-
-def erase(disk: Disk, path: str, facts: os.stat_result) -> None:
-    """Overwrite a file, then remove its name. The caller's next fsync of the folder makes the removal durable."""
-    if stat.S_ISREG(facts.st_mode):
-        descriptor = disk.open_to_overwrite(path)
-        try:
-            overwrite(disk, descriptor, path)
-        finally:
-            close_quietly(disk, descriptor)
-    # A link or a pipe under this name holds no rows; the file that a link leads to is not touched.
-    disk.unlink(path)
-
-
-def erase_parts(place: Place, names: Iterable[str]) -> None:
-    """Overwrite and remove parts, durably, and their folder if it is empty then."""
-    disk = place.disk
-    for name in sorted(names):
-        path = place.part(name)
-        facts = place.look(path)
-        if facts is not None:
-            erase(disk, path, facts)
-    disk.fsync_folder(place.parts)
-    if not place.part_names():
-        # If it holds other files, the folder stays.
-        with contextlib.suppress(OSError):
-            disk.rmdir(place.parts)
-
-
-def has_leftovers(place: Place, parts_of: PartsOf | None) -> bool:
-    """Return whether :func:`recover` has something to erase, or a change is under way."""
-    if place.look(place.new) is not None or place.look(place.old) is not None:
-        return True
-    # A loss of power may keep the names of parts and lose the other two; without hard links, ``old`` never exists.
-    return _stray_parts(place, place.look(place.head), parts_of) is not None
-
-
-def refuse_lost_head(place: Place) -> None:
-    """Raise StoreError if only the old content of a head exists: no crash causes this, and it may be the only copy."""
-    if place.look(place.head) is None and place.look(place.old) is not None:
-        message = "it holds what was there before an interrupted change. Rename it to keep it, or delete it, and run it"
-        raise refusal(f"{place.head} is missing but {place.old} is there: {message} again.", errno.ENOENT)
-
-
-def recover(place: Place, parts_of: PartsOf | None) -> None:
-    """Erase what an interrupted change left behind; only the holder of the lock may call it.
-
-    The head is not touched: it has the whole content from before the change, or the whole content from after.
-    """
-    disk = place.disk
-    head = place.check_writable_kind()
-    new, old = place.look(place.new), place.look(place.old)
-    stray = _stray_parts(place, head, parts_of)
-    if new is None and old is None and stray is None:
-        return
-    refuse_lost_head(place)
-    # A killed writer may have renamed without the fsync that makes it durable. Zeros written before that
-    # fsync could outlive the rename, and the name would then lead to the zeros.
-    if head is not None:
-        descriptor = disk.open_to_read(place.head)
-        try:
-            disk.fsync(descriptor)
-        finally:
-            close_quietly(disk, descriptor)
-    disk.fsync_folder(place.folder)
-    if stray is not None:
-        erase_parts(place, stray)
-    for path, facts in ((place.new, new), (place.old, old)):
-        if facts is None:
-            continue
-        if head is not None and same_file(facts, head):
-            disk.unlink(path)
-        else:
-            erase(disk, path, facts)
-    disk.fsync_folder(place.folder)
-
-
-def _stray_parts(place: Place, head: os.stat_result | None, parts_of: PartsOf | None) -> set[str] | None:
-    """Return the parts that the head does not refer to; None if there is nothing to clean, not even an empty folder."""
-    if place.look(place.parts) is None:
-        return None
-    names = place.part_names()
-    if not names:
-        return set() if not place.disk.names(place.parts) else None
-    if parts_of is None:
-        return None
-    if head is None:
-        return _abandoned_parts(place, names)
-    descriptor = place.disk.open_to_read(place.head)
-    try:
-        data = read_all(place.disk, descriptor, place.head, LIMIT)
-    finally:
-        close_quietly(place.disk, descriptor)
-    try:
-        return (names - set(parts_of(data))) or None
-    except ErasableError:
-        # A head that cannot be read does not say which parts are needed: keep them all.
-        return None
-
-
-def _abandoned_parts(place: Place, names: set[str]) -> set[str]:
-    """Return all parts if an interrupted first write or removal explains the missing head; otherwise refused."""
-    if place.look(place.new) is None:
-        sizes = [facts.st_size for name in names if (facts := place.look(place.part(name))) is not None]
-        # A first write makes its names, and makes them durable, before it writes a byte.
-        if any(sizes):
-            message = "Put the file back if it was moved, or delete that folder, and run it again."
-            raise refusal(f"{place.head} is missing but its parts are there, in {place.parts}. {message}", errno.ENOENT)
-    return names
-
 
 Pieces = Iterable[bytes | bytearray | memoryview]
 
@@ -494,3 +360,134 @@ def _unlink_if_there(disk: Disk, path: str) -> None:
         disk.unlink(path)
     except FileNotFoundError:
         return
+
+
+def read(
+    path: str | os.PathLike[str],
+    parse: Parse[T],
+    *,
+    parts_of: PartsOf | None = None,
+    limit: int = LIMIT,
+    disk: Disk = REAL_DISK,
+) -> T:
+    """Return ``parse(head, fetch)`` of the content of ``path``: all of it from before a change, or all from after.
+
+    It takes no lock and waits for no writer. If the path is replaced while ``parse`` runs, ``parse`` is called again.
+    Leftovers of an interrupted change are erased first if the lock is free and the folder is writable.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file, or a symbolic link to it.
+    parse : callable
+        Called with the bytes of the head and ``fetch``, a function from the name of a part to its bytes.
+    parts_of : callable, optional
+        The names of the parts that a head (bytes) refers to; only used to erase leftovers.
+    limit : int
+        The most bytes that the head, or one part, may have.
+    disk : Disk
+        The system calls to use.
+
+    Raises
+    ------
+    StoreError
+        When the path cannot be read; the message states why.
+    StateFormatError
+        When the bytes of a part do not match its name. Errors of ``parse`` are passed on.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> from erasable import store
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder, "m.erasable")
+    ...     _ = path.write_bytes(b"rows")
+    ...     store.read(path, lambda head, fetch: len(head))
+    4
+    """
+    # Side files are next to the real file, not next to a link to it.
+    place = Place(disk.real_path(Place(path, disk).head), disk)
+    # Cleaning up is optional: a failure of it must not fail the read.
+    with contextlib.suppress(Exception):
+        _erase_leftovers(place, parts_of)
+    with explained("read", place.head):
+        refuse_lost_head(place)
+    return read_settled(place, parse, limit)
+
+
+def _erase_leftovers(place: Place, parts_of: PartsOf | None) -> None:
+    if not has_leftovers(place, parts_of) and place.look(place.head) is not None:
+        return
+    # Without parts_of, leave them: they show the next process that parts may have to be erased too. And make no lock
+    # file: it would belong to a user who may only read, and would shut out the users who write.
+    if (parts_of is None and place.look(place.parts) is not None) or place.look(place.lock) is None:
+        return
+    with holding_lock(place, 0.0):
+        recover(place, parts_of)
+        _remove_unused_lock(place)
+
+
+@contextmanager
+def locked(
+    path: str | os.PathLike[str],
+    *,
+    parts_of: PartsOf | None = None,
+    timeout: float | None = None,
+    disk: Disk = REAL_DISK,
+) -> Iterator[Writer]:
+    """Return the only writer of ``path`` while the block runs; leftovers of an interrupted change are erased first.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file, which need not exist yet; its folder must. A symbolic link is refused.
+    parts_of : callable, optional
+        The names of the parts that a head (bytes) refers to. Without it, parts on disk are left alone on entry.
+    timeout : float, optional
+        Seconds to wait for another writer; by default without limit.
+    disk : Disk
+        The system calls to use.
+
+    Raises
+    ------
+    BusyError
+        When another writer held the lock for longer than ``timeout``.
+    StoreError
+        When the path cannot be written; the message states why. Nothing was changed.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> from erasable import store
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder, "m.erasable")
+    ...     with store.locked(path) as writer:
+    ...         writer.replace([b"rows of ", b"three people"])
+    ...         writer.replace([writer.read(lambda head, fetch: head.replace(b"three", b"two"))])
+    ...     store.read(path, lambda head, fetch: head)
+    b'rows of two people'
+    """
+    place = Place(path, disk)
+    with explained("write", place.head, "Nothing was changed."):
+        place.check_writable_kind()
+    owner = os.getpid()
+    with holding_lock(place, timeout):
+        with explained("clean up after an interrupted change of", place.head, "What it holds was not touched."):
+            recover(place, parts_of)
+        writer = Writer(place, parts_of)
+        try:
+            yield writer
+        finally:
+            writer.close()
+            if os.getpid() == owner:  # in a forked child the lock is still the parent's
+                _remove_unused_lock(place)
+
+
+def _remove_unused_lock(place: Place) -> None:
+    """Remove the lock file if there is no model: it would be the only trace of a change that did not happen.
+
+    A process that waits for this lock notices that the file was removed, and makes a new one.
+    """
+    with contextlib.suppress(OSError):
+        if all(place.look(path) is None for path in (place.head, place.new, place.old, place.parts)):
+            place.disk.unlink(place.lock)

@@ -16,9 +16,8 @@ import numpy.typing as npt
 from erasable.core.arrays import Booleans, Float64s, Matrix
 from erasable.core.independent import IndependentRule, Lattice, Rarity
 from erasable.core.kernel_selector import check_points
-from erasable.core.keyed_hash import Hashes, hashed_order, keyed_hash
 from erasable.core.layout import Tensors
-from erasable.core.names import read_label
+from erasable.core.names import Hashes, hashed_order, keyed_hash, read_label
 from erasable.core.selector import Decisions, Progress, RawRows
 from erasable.errors import ConfigurationError, InputError, StateFormatError, VerificationError
 from erasable.models.inputs import Labels, Names, taken

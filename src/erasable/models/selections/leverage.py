@@ -1,6 +1,6 @@
 """Algorithm 1's selection: a row is kept when its leverage against the rows kept before it is above a threshold.
 
-Rows are stored on a grid, so their sums are exact. A keyed hash of ids (:mod:`erasable.core.keyed_hash`) draws a sample
+Rows are stored on a grid, so their sums are exact. A keyed hash of ids (:mod:`erasable.core.names`) draws a sample
 that is kept whatever its leverage is.
 """
 
@@ -18,8 +18,8 @@ import scipy.sparse as sp
 
 from erasable.core.arrays import Float64s, Matrix, on_host
 from erasable.core.grid import Grid, described_scaling, read_scaling
-from erasable.core.keyed_hash import keyed_hash
 from erasable.core.layout import Tensors, read_rows, row_tensors
+from erasable.core.names import keyed_hash
 from erasable.core.selector import GridRows, Progress, RawRows, select, stale_screen
 from erasable.core.sums import LARGEST_EXACT, add_rows, empty_gram
 from erasable.errors import ConfigurationError, VerificationError

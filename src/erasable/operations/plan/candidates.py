@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from erasable.core.arrays import ColumnLike, Float64s, Matrix
 from erasable.core.independent import rarity_of
-from erasable.core.keyed_hash import hashed_order
+from erasable.core.names import hashed_order
 from erasable.errors import ConfigurationError
 from erasable.estimators.trained import named_learner
 from erasable.operations.plan.deletions import SCENARIOS, Survival, score_after

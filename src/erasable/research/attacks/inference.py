@@ -19,7 +19,7 @@ import numpy.typing as npt
 from erasable.classes import LinearBall
 from erasable.core.arrays import Float64s
 from erasable.core.grid import Grid, to_grid
-from erasable.core.keyed_hash import keyed_hash
+from erasable.core.names import keyed_hash
 from erasable.models.selections import Leverage
 from erasable.research.attacks.reading import Contents
 

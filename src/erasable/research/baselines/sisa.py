@@ -14,8 +14,7 @@ from sklearn.base import clone
 from sklearn.linear_model import SGDClassifier
 
 from erasable.core.arrays import Matrix
-from erasable.core.keyed_hash import keyed_hash
-from erasable.core.names import Key
+from erasable.core.names import Key, keyed_hash
 from erasable.estimators.learners import Constant, check_estimator_parameter
 from erasable.models.core_rows import overwrite
 from erasable.models.inputs import array_of, encode, pick
