@@ -1,4 +1,4 @@
-"""Checks of parameters and cells that callers give, and of packages that are optional.
+"""Checks of parameters and cells that callers give, and optional packages: only here is pyarrow imported.
 
 A check of a parameter returns it as a plain Python value, or raises ``ConfigurationError`` with the name of the
 parameter, what is required and what was found. :func:`odd_cells` checks the cells of arrays, tables and lists.
@@ -15,12 +15,15 @@ from difflib import get_close_matches
 from importlib import import_module
 from itertools import chain
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from erasable.errors import ConfigurationError, InputError, InputTypeError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 T = TypeVar("T")
 
@@ -269,3 +272,51 @@ def _of_type(kind: type) -> str:
         return TEXT
     is_missing = issubclass(kind, type(None) | np.ma.MaskedArray) or kind.__name__ == "NAType"
     return MISSING if is_missing else kind.__name__
+
+
+ArrowBatch: TypeAlias = "pa.RecordBatch"
+ArrowColumn: TypeAlias = "pa.ChunkedArray"
+ArrowSchema: TypeAlias = "pa.Schema"
+ArrowTable: TypeAlias = "pa.Table"
+ArrowType: TypeAlias = "pa.DataType"
+
+ARROW_NUMBERS = ("integer", "floating", "decimal", "boolean", "null")
+ARROW_TEXTS = ("string", "large_string", "string_view")
+ARROW_BYTES = ("binary", "large_binary", "binary_view")
+
+
+def pyarrow() -> ModuleType:
+    """The module pyarrow, with its parts for CSV, Parquet, streams and computing.
+
+    Raises
+    ------
+    ConfigurationError
+        When it is not installed.
+    """
+    try:
+        import pyarrow
+        import pyarrow.compute
+        import pyarrow.csv
+        import pyarrow.ipc
+        import pyarrow.parquet
+    except ImportError:
+        problem = "reading CSV and Parquet needs pyarrow: pip install 'erasable[tables]', or store the table as .npz."
+    else:
+        module: ModuleType = pyarrow
+        return module
+    raise ConfigurationError(problem)
+
+
+def open_parquet(source: Any, **options: Any) -> Any:
+    """A Parquet file, to be closed by the caller; read_table would make columns of the names of folders.
+
+    ``source`` is a path, a file object, or something that ``opened`` makes a file object of.
+    """
+    source = source.opened() if hasattr(source, "opened") else source
+    return pyarrow().parquet.ParquetFile(source, **options)
+
+
+def is_kind(kind: ArrowType, *wanted: str) -> bool:
+    """Whether a type of pyarrow is one of those that ``pyarrow.types`` calls so."""
+    types = pyarrow().types
+    return any(getattr(types, f"is_{name}")(kind) for name in wanted)

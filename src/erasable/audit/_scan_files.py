@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from erasable.arrow import BYTES, NUMERIC, TEXTS, is_kind, open_parquet
 from erasable.audit._scan_rows import Bytes, RowType
 from erasable.audit._scan_text import as_text
 from erasable.core.layout import DTYPES, LONGEST_HEADER, read_json
 from erasable.errors import InputError
+from erasable.validation import ARROW_BYTES, ARROW_NUMBERS, ARROW_TEXTS, is_kind, open_parquet
 
 Interval = tuple[int, int]
 TextColumns = list[tuple[str, list[bytes | None]]]  # name and cells, as a text file has them; None if missing
@@ -30,7 +30,7 @@ TextColumns = list[tuple[str, list[bytes | None]]]  # name and cells, as a text 
 BLOCK = 1 << 23
 _ROW_BYTES = 1 << 23  # of the stored rows that are compared at once
 _CELLS = 1 << 20  # of a Parquet file that are decoded at once
-_PARQUET_NAMES = (*TEXTS, *BYTES, "fixed_size_binary")
+_PARQUET_NAMES = (*ARROW_TEXTS, *ARROW_BYTES, "fixed_size_binary")
 _NO_NAMES = {"checksum", "capacity_units", "alpha_units"}  # digits that the format writes as text
 _BETWEEN = "\n" * 8  # texts of a header, so that none stands next to another
 PARQUET = b"PAR1"
@@ -433,7 +433,7 @@ class Parquet:
             self._source.close()
             raise UndecodedError from None
         columns = self._schema.names
-        numeric = [j for j, kind in enumerate(self._schema.types) if is_kind(kind, *NUMERIC)]
+        numeric = [j for j, kind in enumerate(self._schema.types) if is_kind(kind, *ARROW_NUMBERS)]
         given = [columns.index(f) for f in features or () if columns.count(f) == 1]
         self.has_features = features is not None and len(given) == len(features) and set(given) <= set(numeric)
         self._numbers = given if self.has_features else numeric

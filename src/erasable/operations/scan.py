@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from erasable.arrow import TEXTS, is_kind
 from erasable.audit.scan import ScanColumns, ScanReport, scan
 from erasable.core.layout import read_meta
 from erasable.errors import ConfigurationError, InputError, StateFormatError
@@ -26,6 +25,7 @@ from erasable.models.files import read_header
 from erasable.operations.schemas import raw_table
 from erasable.schemas import Category, Number, Role, Schema, Text, canonical_text
 from erasable.tables import Dialect, Table, files_of, load_table, nameless_form, stream_table
+from erasable.validation import ARROW_TEXTS, is_kind
 
 _Path = str | os.PathLike[str]
 _TEXT_BYTES = 8  # of a text that is unlikely elsewhere by chance
@@ -263,7 +263,7 @@ def cells_of(schema: Schema, table: Any) -> IdentifyingCells:
 
 def _distinct_cells(column: Any) -> Iterator[tuple[int, str | float]]:
     """Yield the texts and finite numbers of a column, each with the first row that has it."""
-    if not is_kind(column.type, "integer", "floating", *TEXTS):
+    if not is_kind(column.type, "integer", "floating", *ARROW_TEXTS):
         return
     single = is_kind(column.type, "float32", "float16")
     seen: set[Any] = set()

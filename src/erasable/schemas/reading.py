@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from erasable.arrow import TEXTS, is_kind, pyarrow
 from erasable.core.arrays import Array
 from erasable.errors import ConfigurationError, InputError, InputTypeError
 from erasable.schemas.cells import (
@@ -32,6 +31,7 @@ from erasable.schemas.cells import (
     time_text,
     widen,
 )
+from erasable.validation import ARROW_TEXTS, is_kind, pyarrow
 
 _LISTS = ("list", "large_list", "fixed_size_list")
 _TYPES = ("decimal", "null", "timestamp", "date", "time", "integer", "boolean", "floating")  # of Arrow, for cells
@@ -93,7 +93,7 @@ class Columns:
         kind = kind.value_type if is_kind(kind, "dictionary") else kind
         if is_kind(kind, *_LISTS):
             return is_kind(kind.value_type, "integer", "floating", "boolean")
-        return is_kind(kind, *_TYPES, *TEXTS)
+        return is_kind(kind, *_TYPES, *ARROW_TEXTS)
 
     def lists(self, name: str) -> list[Any] | None:
         """The cells of a column of lists as Python lists; None for any other column."""
@@ -229,13 +229,13 @@ def _read_arrow(column: Any, name: str, version: int) -> Cells:
     pa = pyarrow()
     column = column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
     kind = column.type
-    if is_kind(kind, "dictionary") and not is_kind(kind.value_type, *TEXTS):
+    if is_kind(kind, "dictionary") and not is_kind(kind.value_type, *ARROW_TEXTS):
         column = column.cast(kind.value_type)
         kind = column.type
     if is_kind(kind, "decimal"):
         texts = _read_dictionary(column.cast(pa.string()).dictionary_encode())
         return replace(texts, holds=frozenset((Kind.NUMBER if version > 1 else Kind.DECIMAL,)))
-    if is_kind(kind, "dictionary", *TEXTS):
+    if is_kind(kind, "dictionary", *ARROW_TEXTS):
         return _read_dictionary(column if is_kind(kind, "dictionary") else column.dictionary_encode())
     if is_kind(kind, "null"):
         return Cells(Kind.TEXT, [None], np.zeros(len(column), dtype=np.int32))

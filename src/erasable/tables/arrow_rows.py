@@ -16,39 +16,39 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from erasable.arrow import (
-    BYTES,
-    NUMERIC,
-    TEXTS,
-    ArrowBatch,
-    ArrowSchema,
-    ArrowTable,
-    ArrowType,
-    is_kind,
-    open_parquet,
-    pyarrow,
-)
 from erasable.errors import ErasableError, InputError, InputTypeError
 from erasable.models.row_source import Rows, RowSource
 from erasable.schemas import EncodedTable, EncodingReport, Schema, canonical_text
 from erasable.tables.columns import Kinds, Roles, as_rows, checked_column, classes_of, row_dtype
 from erasable.tables.reading import TableStream, block_rows, listed, read_or_refuse, refused_each, where_in
-from erasable.validation import did_you_mean
+from erasable.validation import (
+    ARROW_BYTES,
+    ARROW_NUMBERS,
+    ARROW_TEXTS,
+    ArrowBatch,
+    ArrowSchema,
+    ArrowTable,
+    ArrowType,
+    did_you_mean,
+    is_kind,
+    open_parquet,
+    pyarrow,
+)
 
-_LABELS = ("integer", "floating", "boolean", *TEXTS, "null")
-_KEYS = ("integer", *TEXTS, *BYTES, "null")
-_WEIGHTS = ("integer", "floating", *TEXTS, "null")  # the text of CSV is read as numbers later
+_LABELS = ("integer", "floating", "boolean", *ARROW_TEXTS, "null")
+_KEYS = ("integer", *ARROW_TEXTS, *ARROW_BYTES, "null")
+_WEIGHTS = ("integer", "floating", *ARROW_TEXTS, "null")  # the text of CSV is read as numbers later
 _ALLOWED = {_LABELS: "integers, strings, booleans or floats", _KEYS: "integers or strings", _WEIGHTS: "numbers"}
 _TYPES: Kinds = {
     "integer": int,
     "boolean": bool,
     "floating": float,
-    **dict.fromkeys(TEXTS, str),
-    **dict.fromkeys(BYTES, bytes),
+    **dict.fromkeys(ARROW_TEXTS, str),
+    **dict.fromkeys(ARROW_BYTES, bytes),
 }
 _LISTS = ("list", "large_list", "fixed_size_list")  # of the subjects of a row
 _FAMILIES = {
-    "texts": TEXTS,
+    "texts": ARROW_TEXTS,
     "numbers": ("integer", "floating", "decimal"),
     "truths": ("boolean",),
     "dates": ("timestamp", "date"),
@@ -265,7 +265,7 @@ def columns_of(schema: ArrowSchema, roles: Roles, path: Path, shown: list[str]) 
     booleans: frozenset[str] = frozenset()  # with a schema columns are read as it says, whatever their types
     if not roles.untyped:
         numbers = [*places, *(names.index(column) for column in roles.target)]
-        unfit = {shown[j]: _called(schema.types[j]) for j in numbers if not is_kind(schema.types[j], *NUMERIC)}
+        unfit = {shown[j]: _called(schema.types[j]) for j in numbers if not is_kind(schema.types[j], *ARROW_NUMBERS)}
         if unfit:
             raise not_numeric(path, unfit)
         booleans = frozenset(names[j] for j in numbers if is_kind(schema.types[j], "boolean"))

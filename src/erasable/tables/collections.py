@@ -15,13 +15,13 @@ from typing import Any, Self
 
 import numpy as np
 
-from erasable.arrow import ArrowTable, pyarrow
 from erasable.core.arrays import ColumnLike, MatrixLike
 from erasable.errors import InputError, InputTypeError
 from erasable.models.row_source import Rows, RowSource
 from erasable.tables.arrow_rows import ArrowStream, row_bytes, typed_columns
 from erasable.tables.columns import Roles
 from erasable.tables.reading import read_or_refuse
+from erasable.validation import ArrowTable, pyarrow
 
 
 class FrameStream(ArrowStream):

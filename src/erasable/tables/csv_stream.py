@@ -20,7 +20,6 @@ from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from erasable.arrow import NUMERIC, ArrowBatch, ArrowColumn, ArrowSchema, ArrowTable, is_kind, pyarrow
 from erasable.errors import ErasableError, InputError
 from erasable.models.row_source import Rows, RowSource
 from erasable.schemas import Number
@@ -28,6 +27,7 @@ from erasable.tables.arrow_rows import ArrowStream, columns_of, encoded_bytes, n
 from erasable.tables.columns import Kinds, Roles, fitting_kinds, read_texts
 from erasable.tables.reading import listed, read_or_refuse
 from erasable.tables.text import THOUSANDS, Dialect, open_text, whole_rows
+from erasable.validation import ARROW_NUMBERS, ArrowBatch, ArrowColumn, ArrowSchema, ArrowTable, is_kind, pyarrow
 
 TEXT_BLOCK = 2**20  # bytes that are parsed at once: a block of ours is put together from these
 _AT = re.compile(r"CSV column #(\d+)")
@@ -111,7 +111,7 @@ class CsvStream(ArrowStream):
         if roles.schema is not None:
             numbers = {c.name for c in roles.schema.features if isinstance(c, Number)} | {*roles.target}
         else:
-            typed = {n for n, t in zip(names, schema.types, strict=True) if is_kind(t, *NUMERIC)}
+            typed = {n for n, t in zip(names, schema.types, strict=True) if is_kind(t, *ARROW_NUMBERS)}
             others = {*wanted} - {*(roles.features or ()), *roles.target}
             numbers = {*(roles.features or names), *roles.target} - others - typed
         numbers = {*names} & numbers if dialect.thousands is None else set()

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from erasable.arrow import open_parquet
 from erasable.core.names import doubt
 from erasable.errors import ConfigurationError, InputError, InputTypeError
 from erasable.tables.arrow_rows import cells
@@ -22,7 +21,7 @@ from erasable.tables.columns import check_keys, fitting_kinds, plain_array, read
 from erasable.tables.csv_stream import is_number, like_a_cell
 from erasable.tables.reading import as_path, existing_file, listed, read_or_refuse
 from erasable.tables.text import PACKED, in_utf8, open_text
-from erasable.validation import did_you_mean
+from erasable.validation import did_you_mean, open_parquet
 
 _NAMES = {int: "integers", str: "strings", bytes: "bytes"}
 _COLUMNS = (".csv", ".parquet")

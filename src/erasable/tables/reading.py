@@ -10,11 +10,11 @@ from types import MappingProxyType
 from typing import Any, Self, TypeVar
 from weakref import WeakSet
 
-from erasable.arrow import ArrowTable, pyarrow
 from erasable.errors import ConfigurationError, ErasableError, InputError, InputTypeError
 from erasable.models.row_source import Rows, RowSource
 from erasable.schemas import EncodingReport
 from erasable.tables.table import Table
+from erasable.validation import ArrowTable, pyarrow
 
 T = TypeVar("T")
 _RAW_ROW_BYTES = 256  # about what a row of unread cells takes

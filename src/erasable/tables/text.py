@@ -14,8 +14,8 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from erasable.arrow import pyarrow
 from erasable.errors import ConfigurationError, InputError, InputTypeError
+from erasable.validation import pyarrow
 
 #: Endings of compressed files, in lower case.
 PACKED = (".gz", ".bz2", ".zst")

@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from erasable.arrow import BYTES, TEXTS, is_kind, pyarrow
 from erasable.errors import ErasableError, InputError
 from erasable.models.model import Model
 from erasable.operations.schemas import schema_of
@@ -29,6 +28,7 @@ from erasable.service.http.problems import Refused
 from erasable.service.http.site import no_constant, unique_keys
 from erasable.service.processes import Packed
 from erasable.tables import stream_table
+from erasable.validation import ARROW_BYTES, ARROW_TEXTS, is_kind, pyarrow
 
 ARROW, JSON_LINES = "application/vnd.apache.arrow.stream", "application/jsonl"
 _BLOCK = 4096  # rows predicted at a time
@@ -364,7 +364,7 @@ def _lengths(column: Any) -> npt.NDArray[np.int64]:
     if is_kind(kind, *_TEXT):
         found = pa.compute.binary_length(column).fill_null(0).to_numpy(zero_copy_only=False)
         return np.asarray(found, dtype=np.int64)
-    if is_kind(kind, *TEXTS, *BYTES):  # views: 16 bytes each, a length first
+    if is_kind(kind, *ARROW_TEXTS, *ARROW_BYTES):  # views: 16 bytes each, a length first
         views = np.frombuffer(column.buffers()[1], dtype="<i4")[4 * column.offset :: 4]
         return views[: len(column)].astype(np.int64)
     raise InputError(
