@@ -458,13 +458,12 @@ def learn(
     """
     from erasable.operations.learn import learn_table
 
-    parameters, roles = model.parameters(out, columns.weight), columns.record()
     with engine.opened() as where, Bars(quiet=as_json) as bars:
         done = learn_table(
             out,
             data,
-            roles,
-            parameters=parameters,
+            columns.record(),
+            parameters=model.parameters(out, columns.weight),
             options=file.record(where),
             dialect=csv.dialect,
             test=scoring.test,

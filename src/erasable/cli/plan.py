@@ -197,12 +197,8 @@ def plan(
         make_folder(out)
     with Bars(quiet=as_json) as bars, _arguments_as_options():
         found = _planned(table, ranges, roles, targets, how, bars)
-    line, command = found.line, None
-    if roles.schema is not None:  # which states what is public
-        line = replace(found, public=()).line
-        line = f"{line[:-1]}, feature_map=TableEncoder(Schema.load({str(roles.schema)!r})))"
-    if not _is_named(file):
-        command = _command(file, roles.words + dialect_words(csv.dialect), found)
+    command = None if _is_named(file) else _command(file, roles.words + dialect_words(csv.dialect), found)
+    line = _line(found, roles.schema)
     written = {**found.as_json(), "line": line, "command": command}
     if out is not None:
         draw_frontier(found, out)
@@ -211,6 +207,14 @@ def plan(
         print_json(written)
     else:
         _show(found, [line] if command is None else [command, line], out)
+
+
+def _line(found: Plan, schema: Path | None) -> str:
+    """The line of Python that makes the model; a schema states what is public."""
+    if schema is None:
+        return found.line
+    line = replace(found, public=()).line
+    return f"{line[:-1]}, feature_map=TableEncoder(Schema.load({str(schema)!r})))"
 
 
 def _planned(

@@ -6,12 +6,15 @@ import os
 import stat
 import uuid
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from erasable.cli._shared import Bars, Json, print_json, say
 from erasable.errors import ConfigurationError, StoreError
+
+if TYPE_CHECKING:
+    from erasable.operations.remote import Batch
 
 _LONGEST_TOKEN = 4096  # bytes
 
@@ -84,13 +87,18 @@ def request(
     if as_json:
         shown = {"batch": batch.id, "identities": batch.identities, "state": batch.state, "due": batch.due}
         print_json({**shown, "idempotency_key": key, "receipts": written})
-        return
+    else:
+        _show(batch, written, waited=wait)
+
+
+def _show(batch: Batch, written: list[str], *, waited: bool) -> None:
+    """Print what was filed, and the receipts that were written."""
     what = "1 identity" if batch.identities == 1 else f"{batch.identities:,} identities"
     say(f"{what} filed as one request, {batch.state}.")
     say(f"request {batch.id}, due {batch.due}")
     for path in written:
         say(f"{path} is a receipt")
-    if wait and batch.state == "completed" and batch.receipts is None:
+    if waited and batch.state == "completed" and batch.receipts is None:
         say("note: receipts are for tokens with the scope audit.", aside=True)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -30,34 +31,31 @@ if TYPE_CHECKING:
 _MOST_COLUMNS, _MOST_ENTRIES = 10, 8  # whose margins are shown
 
 
-def schema(
-    data: Annotated[
-        list[str], typer.Argument(help="The table: .csv, .parquet, several files of one, or `-` for standard input.")
-    ],
-    csv: CsvOptions,
+@dataclass(frozen=True)
+class DraftOptions:
+    """What a draft is made from, and where it is written."""
+
     out: Annotated[
         Path | None, typer.Option("-o", "--out", help="The schema file to write, such as schema.toml.", readable=False)
-    ] = None,
-    label: Annotated[str | None, typer.Option(help="Column of the labels.")] = None,
+    ] = None
+    label: Annotated[str | None, typer.Option(help="Column of the labels.")] = None
     target: Annotated[
         list[str] | None,
         typer.Option(
             help="Column of numbers to predict, instead of labels. Repeat the option for several.", metavar="COLUMN"
         ),
-    ] = None,
-    id: Annotated[str | None, typer.Option(help="Column of the row ids.")] = None,
+    ] = None
+    id: Annotated[str | None, typer.Option(help="Column of the row ids.")] = None
     subject: Annotated[
         list[str] | None,
         typer.Option(
             help="Column that names whose row it is; repeat it for rows of several people. [default: one per row]",
             metavar="COLUMN",
         ),
-    ] = None,
-    weight: Annotated[str | None, typer.Option(help="Column of the weights of rows.")] = None,
-    ignore: IgnoredColumns = None,
-    k: Annotated[
-        int, typer.Option("--k", min=1, help="Keep out of the draft what fewer subjects than this have.")
-    ] = 20,
+    ] = None
+    weight: Annotated[str | None, typer.Option(help="Column of the weights of rows.")] = None
+    ignore: IgnoredColumns = None
+    k: Annotated[int, typer.Option("--k", min=1, help="Keep out of the draft what fewer subjects than this have.")] = 20
     crosses: Annotated[
         int | None,
         typer.Option(
@@ -67,14 +65,36 @@ def schema(
             "columns go into the draft. [default: suggest three in comments]",
             metavar="N",
         ),
-    ] = None,
+    ] = None
     from_public: Annotated[
         Path | None,
         typer.Option(
             help="Draft from this public table instead; of `data` only the names of columns are read.",
             readable=False,
         ),
-    ] = None,
+    ] = None
+
+    @property
+    def roles(self) -> dict[str, Any]:
+        """The columns by their roles, as ``draft_table`` takes them."""
+        several = {"target": self.target, "subject": self.subject, "ignore": self.ignore}
+        return {"label": self.label, "id": self.id, "weight": self.weight} | {n: v or () for n, v in several.items()}
+
+    def refuse_any(self) -> None:
+        """Raise ConfigurationError if an option was given that only a draft has."""
+        options = {f"--{role}": column for role, column in self.roles.items()}
+        options |= {"--from-public": self.from_public, "--crosses": self.crosses, "-o": self.out}
+        for name, value in options.items():
+            if value not in (None, ()):
+                raise ConfigurationError(f"{name} is for a draft, and --show and --check do not draft: leave it out.")
+
+
+def schema(
+    data: Annotated[
+        list[str], typer.Argument(help="The table: .csv, .parquet, several files of one, or `-` for standard input.")
+    ],
+    csv: CsvOptions,
+    draft: DraftOptions,
     show: Annotated[
         bool, typer.Option("--show", help="Show each column as it is read, with its first cells, instead of drafting.")
     ] = False,
@@ -109,41 +129,29 @@ def schema(
 
     - `erasable schema more.csv --check schema.toml`
     """
-    roles: dict[str, Any] = {"label": label, "target": target or (), "id": id, "weight": weight}
-    drafting = [*(f"--{n}" for n, v in roles.items() if v), *(["--subject"] if subject else [])]
-    drafting += [*(["--ignore"] if ignore else []), *(["--from-public"] if from_public else [])]
-    drafting += [*(["--crosses"] if crosses is not None else []), *(["-o"] if out else [])]
     if show and check is not None:
         raise ConfigurationError("--show and --check cannot be combined: give one of them.")
-    if (show or check is not None) and drafting:
-        raise ConfigurationError(f"{drafting[0]} is for a draft, and --show and --check do not draft: leave it out.")
-    dialect = csv.dialect
+    if show or check is not None:
+        draft.refuse_any()
     source = data[0] if len(data) == 1 else data
     if show:
-        _show(source, k, dialect, as_json)
+        _show(source, draft.k, csv.dialect, as_json)
     elif check is not None:
-        _check(check, source, dialect, as_json)
+        _check(check, source, csv.dialect, as_json)
     else:
-        options = {**roles, "subject": subject or (), "ignore": ignore or (), "k": k, "dialect": dialect}
-        options["crosses"] = crosses
-        _draft(data, source, from_public, out, options, as_json)
+        _draft(data, source, draft, csv.dialect, as_json)
 
 
-def _draft(
-    data: list[str],
-    source: Any,
-    public: Path | None,
-    out: Path | None,
-    options: dict[str, Any],
-    as_json: bool,
-) -> None:
+def _draft(data: list[str], source: Any, given: DraftOptions, dialect: Dialect | None, as_json: bool) -> None:
     from erasable.operations.schemas import check_names, draft_table, write_schema
 
+    out, public = given.out, given.from_public
     if out is None and not as_json:
         raise ConfigurationError("a draft needs a file: give -o schema.toml.")
-    draft = draft_table(source if public is None else public, **options)
+    read = source if public is None else public
+    draft = draft_table(read, **given.roles, k=given.k, crosses=given.crosses, dialect=dialect)
     if public is not None:
-        check_names(draft.schema, source, dialect=options["dialect"])
+        check_names(draft.schema, source, dialect=dialect)
     if out is not None:
         head = "" if public is None else f"From the public table {public.name}.\n"
         write_schema(draft, out, head=head, data=(*data, public))
@@ -161,8 +169,8 @@ def _draft(
         return
     _show_draft(draft)
     n, kinds = draft.schema.n_features_out, len(draft.schema.features)
-    written = dialect_words(options["dialect"])
-    if options["label"] is None and not options["target"]:
+    written = dialect_words(dialect)
+    if given.label is None and not given.target:
         say(f"{out}: {kinds:,} columns become {n:,} features. None is a label or a target, so nothing can be learnt")
         say("through it yet. Choose the column to predict, and draft again:")
         say(shlex.join(["erasable", "schema", *data, "--label", "COLUMN", *written, "-o", str(out)]))
@@ -216,8 +224,6 @@ def _entries(found: list[tuple[float, str]]) -> str:
 
 
 def _show(data: Any, k: int, dialect: Dialect | None, as_json: bool) -> None:
-    from dataclasses import asdict
-
     from erasable.operations.schemas import summarize_table
 
     found = summarize_table(data, k=k, dialect=dialect)

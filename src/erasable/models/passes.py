@@ -176,10 +176,7 @@ class Pass:
     def run(self, blocks: Iterable[Any], low: int | None, limits: Limits) -> PassResult:
         """The result of some consecutive blocks; ``low`` rows of the table come before them, None if not known.
 
-        Raises
-        ------
-        InputError, InputTypeError, ConfigurationError
-            When a row cannot be learnt.
+        Raises InputError, InputTypeError or ConfigurationError when a row cannot be learnt.
         """
         result = self.empty(limits)
         for block in blocks:
@@ -357,6 +354,9 @@ def learn_rows(
 
     The model is changed in place. A refused call forgets the rows learnt so far, which leaves the model as it was.
 
+    Raises InputError when rows that can be read only once exceed the budget; when ids repeat, see
+    :class:`_RepeatedIds`. Raises ConfigurationError when the engine cannot do this, or there are no rows.
+
     Parameters
     ----------
     source : RowSource
@@ -376,13 +376,6 @@ def learn_rows(
         Counts the labels or targets of all rows.
     check : callable, optional
         Checks a block where it is read, and returns its rows and labels; it has to be such as can be sent.
-
-    Raises
-    ------
-    InputError
-        When rows that can be read only once exceed the budget; when ids repeat, see :class:`_RepeatedIds`.
-    ConfigurationError
-        When the engine cannot do this, or there are no rows.
     """
     scan = Pass(model, model.order_key or 0, offered=offered, check=check, checked=source.checked)
     scan = replace(scan, allow_no_subject=allow_no_subject)
@@ -390,12 +383,7 @@ def learn_rows(
     before = set(model.core.ids())
     try:
         parts = list(run.in_given_order() if model.order_key is None else run.in_hash_order())
-        if ahead is not None and run.preview is not None and run.preview.parts:
-            new = _added(model, before)
-            late = keyed_hash(new, run.scan.key) >= np.uint64(_LAST_EIGHTH)
-            earlier = copy_without(model, [new[i] for i in np.flatnonzero(late).tolist()])
-            ahead(earlier, run.preview.release())
-            earlier.erase()
+        run.show_last_eighth(before)
     except BaseException:
         if model.version_token is not None:  # otherwise it was interrupted while rows were being written
             model.remove(_added(model, before))
@@ -404,11 +392,7 @@ def learn_rows(
         raise ConfigurationError("there is nothing to learn: no rows came.")
     if progress is not None:
         progress(run.n_rows)
-    decisions = sum((part.decisions for part in parts), Decisions())
-    decisions.screened += run.n_rows - run.weightless - sum(part.rows for part in parts)
-    added = sum(part.core_rows_added for part in parts)
-    counts = run.n_rows, added, len(model.core), decisions, run.weightless
-    return LearnReport(*counts, rounds=tuple(run.rounds), **model.selection.rate_facts())
+    return run.report(parts)
 
 
 def _added(model: Model, before: set[Key]) -> list[Key]:
@@ -433,6 +417,24 @@ class _Run:
     furthest: int = 0  # rows reported as decided
     preview: RowBuffer | None = None
     rounds: list[Round] = field(default_factory=list)
+
+    def show_last_eighth(self, before: set[Key]) -> None:
+        """Call ``ahead`` with rows of the last eighth and the model without its new core rows among them."""
+        if self.ahead is None or self.preview is None or not self.preview.parts:
+            return
+        new = _added(self.model, before)
+        late = keyed_hash(new, self.scan.key) >= np.uint64(_LAST_EIGHTH)
+        earlier = copy_without(self.model, [new[i] for i in np.flatnonzero(late).tolist()])
+        self.ahead(earlier, self.preview.release())
+        earlier.erase()
+
+    def report(self, parts: list[LearnReport]) -> LearnReport:
+        """Return one report of all rounds or blocks."""
+        decisions = sum((part.decisions for part in parts), Decisions())
+        decisions.screened += self.n_rows - self.weightless - sum(part.rows for part in parts)
+        added = sum(part.core_rows_added for part in parts)
+        counts = self.n_rows, added, len(self.model.core), decisions, self.weightless
+        return LearnReport(*counts, rounds=tuple(self.rounds), **self.model.selection.rate_facts())
 
     def in_given_order(self) -> Iterator[LearnReport]:
         """Learn the blocks in one pass; one report for each run of rows that was learnt together."""

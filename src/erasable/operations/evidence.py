@@ -203,36 +203,44 @@ def evidence(
 
     Examples
     --------
-    >>> import tempfile
-    >>> from pathlib import Path
+    >>> import pathlib, tempfile
     >>> from sklearn.datasets import load_iris
     >>> from erasable import ErasableClassifier, ModelFile, evidence
     >>> from erasable.audit.keys import new_key
-    >>> folder, key = Path(tempfile.mkdtemp()), new_key()
+    >>> folder, key = pathlib.Path(tempfile.mkdtemp()), new_key()
     >>> ErasableClassifier().fit(*load_iris(return_X_y=True)).save(folder / "iris.erasable")
     >>> report = ModelFile(folder / "iris.erasable", key=key).forget(ids=[3])
     >>> _ = (folder / "receipt.json").write_text(report.receipt)
     >>> evidence(folder / "iris.erasable", folder / "receipt.json", folder / "pack", keys=[key.public]).holds
     True
     """
-    folder = Path(out)
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ConfigurationError(f"{folder} exists and is not empty: give a new folder for the pack.")
-    texts = _texts(Path(receipts))
-    audited = {} if audit is None else _json(audit, "the audit")
-    found = replace(
-        _checked_model(path, like, progress),
-        made_at=(now or datetime.now(UTC)).astimezone(UTC).replace(microsecond=0),
-        keyids=tuple(key.keyid for key in keys),
-        scan=None if scan is None else _scan_counts(_json(scan, "the scan")),
-        audit=None if audit is None else _audit_results(audited),
-        audit_holds=audited.get("holds"),
-    )
+    folder, texts = _new_folder(out), _texts(Path(receipts))
+    made_at = (now or datetime.now(UTC)).astimezone(UTC).replace(microsecond=0)
+    facts = {"made_at": made_at, "keyids": tuple(key.keyid for key in keys), **_other_checks(scan, audit)}
+    found = replace(_checked_model(path, like, progress), **facts)
     found, filed = _with_receipts(found, texts, keys, request_ids)
     copied = {i: text for i, (text, f) in enumerate(filed, 1) if _may_be_copied(text, f)}
     found = replace(found, copies=len(copied))
     _write_pack(folder, found, copied)
     return found
+
+
+def _other_checks(scan: str | os.PathLike[str] | None, audit: str | os.PathLike[str] | None) -> dict[str, Any]:
+    """Return what a scan and an audit found, by the attributes of ``Evidence``."""
+    audited = {} if audit is None else _json(audit, "the audit")
+    return {
+        "scan": None if scan is None else _scan_counts(_json(scan, "the scan")),
+        "audit": None if audit is None else _audit_results(audited),
+        "audit_holds": audited.get("holds"),
+    }
+
+
+def _new_folder(out: str | os.PathLike[str]) -> Path:
+    """Return the path of a folder that does not exist or is empty; ConfigurationError for another one."""
+    folder = Path(out)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ConfigurationError(f"{folder} exists and is not empty: give a new folder for the pack.")
+    return folder
 
 
 def _write_pack(folder: Path, found: Evidence, receipts: dict[int, str]) -> None:

@@ -22,6 +22,7 @@ from erasable.models.heads.linear import LinearHead
 from erasable.models.model import is_model, model_behind
 from erasable.operations.onnx_graph import STAMP, Linear, graph_file, not_raw
 from erasable.operations.schemas import schema_of, write_schema
+from erasable.schemas import Schema
 from erasable.validation import optional_module
 
 FORMS = {".onnx": "onnx", ".safetensors": "safetensors"}
@@ -76,8 +77,12 @@ def export(
     """Write the weights of a linear model for other programs, stamped with the state digest.
 
     An export is a copy: rows that are forgotten later are not forgotten in it. After ``forget``, export again to the
-    same path: the old file is replaced and overwritten, as far as the file system allows. The same state gives the same
-    bytes, with the same versions of ``erasable`` and ``onnx``. ``docs/commands.md`` describes the files.
+    same path: the old file is overwritten, as far as the file system allows. The same state gives the same bytes, with
+    the same versions of ``erasable`` and ``onnx``. ``docs/commands.md`` describes the files.
+
+    Raises InputTypeError or NoRowsError when the model is not linear, or has no rows and so no weights. Raises
+    ConfigurationError when an option does not apply, ``onnx`` is not installed, or another file exists at the path.
+    Raises StoreError when the file cannot be written; the old one is then unchanged.
 
     Parameters
     ----------
@@ -96,35 +101,19 @@ def export(
     timeout : float, optional
         Seconds to wait for another process that is writing the file; by default without limit.
 
-    Raises
-    ------
-    InputTypeError, NoRowsError
-        When the model is not linear, or has no rows and so no weights.
-    ConfigurationError
-        When an option does not apply, ``onnx`` is not installed, or another file exists at the path.
-    StoreError
-        When the file cannot be written; the old one is then unchanged.
-
     Examples
     --------
     >>> import pathlib, tempfile
-    >>> from safetensors import safe_open
     >>> from sklearn.datasets import load_iris
     >>> from erasable import ErasableClassifier
     >>> from erasable.operations.export import export
     >>> clf = ErasableClassifier().fit(*load_iris(return_X_y=True))
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     report = export(clf, pathlib.Path(folder, "iris.safetensors"))
-    ...     with safe_open(report.path, "numpy") as file:
-    ...         file.get_tensor("coef").shape, file.metadata()["erasable_state_digest"] == clf.state_digest()
-    ((3, 4), True)
+    ...     export(clf, pathlib.Path(folder, "iris.safetensors")).digest == clf.state_digest()
+    True
     """
     target = _target(path)
-    form = _form(target, form)
-    if input_type not in (None, *INPUTS):
-        raise ConfigurationError(f"input_type must be one of {', '.join(INPUTS)}; got {input_type!r}.")
-    if form != "onnx" and input_type is not None:
-        raise ConfigurationError("input_type is for ONNX: safetensors hold weights, which take any numbers.")
+    form = _form(target, form, input_type)
     linear = _linear(clf)
     schema = schema_of(model_behind(clf, "export"))
     if encoded and (schema is None or form != "onnx"):
@@ -134,16 +123,19 @@ def export(
     linear = replace(linear, raw=schema if raw else None)
     data = _safetensors(linear) if form == "safetensors" else _onnx(linear, input_type or INPUTS[0])
     _refuse_others(target)  # before a lock file is made
-    schema_file = takes = None
-    if schema is not None:
-        schema_file, takes = f"{target}.toml", "raw columns" if raw else "encoded rows"
-        encodes = "encodes rows by this itself" if raw else "takes rows that are encoded by this"
-        write_schema(schema, Path(schema_file), head=f"{target.name} {encodes}.")
+    schema_file, takes = (None, None) if schema is None else _write_schema(schema, target, raw=raw)
     with store.locked(target, timeout=timeout) as writer:
         _refuse_others(target)
         writer.replace([data], mode=None)  # other programs may read it: it holds no rows
     named = tuple(f"{name} ({why})" for name, why in kept.items())
     return ExportReport(str(target), form, linear.digest, len(data), schema_file, takes, named)
+
+
+def _write_schema(schema: Schema, target: Path, *, raw: bool) -> tuple[str, str]:
+    """Write the schema next to an export; return its path and what the graph takes."""
+    path, encodes = f"{target}.toml", "encodes rows by this itself" if raw else "takes rows that are encoded by this"
+    write_schema(schema, Path(path), head=f"{target.name} {encodes}.")
+    return path, "raw columns" if raw else "encoded rows"
 
 
 def _target(path: object) -> Path:
@@ -181,14 +173,18 @@ def _is_stamped(path: Path, head: bytes) -> bool:
         return False
 
 
-def _form(path: Path, form: str | None) -> str:
-    known = ", ".join(FORMS)
+def _form(path: Path, form: str | None, input_type: str | None) -> str:
+    """Return the format, by default that of the ending of the path; refused if ``input_type`` does not fit it."""
     if form is None:
-        if path.suffix.lower() not in FORMS:
+        known, form = ", ".join(FORMS), FORMS.get(path.suffix.lower())
+        if form is None:
             raise ConfigurationError(f"{path.name} does not say what to write: end it in {known}, or give the format.")
-        return FORMS[path.suffix.lower()]
-    if form not in FORMS.values():
+    elif form not in FORMS.values():
         raise ConfigurationError(f"format must be one of {', '.join(FORMS.values())}; got {form!r}.")
+    if input_type not in (None, *INPUTS):
+        raise ConfigurationError(f"input_type must be one of {', '.join(INPUTS)}; got {input_type!r}.")
+    if form != "onnx" and input_type is not None:
+        raise ConfigurationError("input_type is for ONNX: safetensors hold weights, which take any numbers.")
     return form
 
 

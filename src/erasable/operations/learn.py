@@ -214,15 +214,7 @@ def learn_table(
     with task.opened, _collected_warnings(one_class="classes" in task.parameters) as found:
         report: LearnReport | None = None
         with suppress(WeakModelWarning):  # ONE_CLASS, the only one that is raised as an error
-            report = ModelFile(path, timeout=timeout).learn_prepared(
-                task.prepare,
-                replace(
-                    options,
-                    ahead=task.predict_ahead if score else None,
-                    progress=task.progress("learning", watch),
-                    reading=task.progress("reading", watch),
-                ),
-            )
+            report = ModelFile(path, timeout=timeout).learn_prepared(task.prepare, task.watched(options, score, watch))
     if report is None:
         raise InputError(
             "all labels are the same, and so would all predictions be. Name the column of the labels with label=, or "
@@ -288,6 +280,11 @@ class _Task:
         self.label: str | None = columns.label
         self.targets: Sequence[str] = columns.targets
         self.score: Scores | RegressionScores | None = None
+
+    def watched(self, options: LearnOptions, score: bool, watch: Watch | None) -> LearnOptions:
+        """Return the options with the functions that report progress and score rows before they are learnt."""
+        progress, reading = self.progress("learning", watch), self.progress("reading", watch)
+        return replace(options, ahead=self.predict_ahead if score else None, progress=progress, reading=reading)
 
     def prepare(self, model: Model | None) -> tuple[TableStream, ErasableEstimator]:
         """Return the table, read as the model in the file needs it, and the estimator that learns it."""

@@ -142,6 +142,8 @@ def draft_schema(
 ) -> Draft:
     """A schema for a table, drafted from its rows.
 
+    Raises InputError or ConfigurationError when columns are missing, or nothing can be drafted from so few subjects.
+
     Parameters
     ----------
     table : Arrow table, pandas or polars dataframe, or dict of columns; or an iterator of these
@@ -153,11 +155,6 @@ def draft_schema(
         Nothing that fewer subjects have goes into the draft.
     crosses : int, default=0
         Add up to so many crosses, those that help most on a sample; not for an iterator, which is read once.
-
-    Raises
-    ------
-    InputError, ConfigurationError
-        When columns are missing, or nothing can be drafted from so few subjects.
 
     Notes
     -----
@@ -178,14 +175,9 @@ def draft_schema(
     cell and four for each row in addition, and some forty for each row while one column is drafted.
     """
     k = whole_number(k, "k", 1)
-    subjects = (subject,) if isinstance(subject, str) else tuple(subject)
-    targets = (target,) if isinstance(target, str) else tuple(target)
-    roles = {
-        **dict.fromkeys(ignore, "ignore"),
-        **dict.fromkeys(subjects, "subject"),
-        **dict.fromkeys(targets, "target"),
-        **{name: role for role, name in (("label", label), ("id", id), ("weight", weight)) if name is not None},
-    }
+    several = {"ignore": ignore, "subject": subject, "target": target}
+    roles = {name: role for role, names in several.items() for name in ([names] if isinstance(names, str) else names)}
+    roles |= {name: role for role, name in (("label", label), ("id", id), ("weight", weight)) if name is not None}
     blocks = table if isinstance(table, Iterator) else [table]
     if whole_number(crosses, "crosses", 0) and isinstance(table, Iterator):
         raise ConfigurationError("crosses are measured on rows that are read again: give a table, not an iterator.")

@@ -88,10 +88,10 @@ def plan(
     progress: Watch | None = None,
     **options: Unpack[PlanOptions],
 ) -> Plan:
-    """Parameters that meet the targets with the least storage, and what to expect of them.
+    """Parameters that meet the targets with the least storage, and what to expect of them; no row is kept.
 
     Candidates learn a part of the rows and are scored on the rest; deletions are simulated. Both selections and both
-    losses are tried. The plan holds no row.
+    losses are tried.
 
     Parameters
     ----------
@@ -100,8 +100,8 @@ def plan(
     y : array of shape (n_samples,) or (n_samples, n_targets)
         Labels of two or more classes; with ``target_range``, numbers.
     ids, subjects, weights : arrays with one entry per row, optional
-        The ids that the model will be given, with which the plan says exactly what is stored; whose row it is, so that
-        nobody's rows are both learnt and scored; and how likely the row is to be deleted, up to a factor.
+        The ids that the model will get, so that the plan knows exactly what is stored; the subjects, so that no
+        subject's rows are both learnt and scored; and how likely each row is to be deleted, up to a factor.
     horizon : int, optional
         The number of rows the model will see, of which ``X`` is a sample. Default: the number of rows of ``X``.
     effort : {"quick", "default", "thorough"}
@@ -130,15 +130,15 @@ def plan(
     targets, fixed, public = _targets_of(options, subjects, weights)
     random_state, chosen = seed(random_state), EFFORTS[choice(effort, "effort", tuple(EFFORTS))]
     kind = NUMBERS if "target_range" in fixed else CLASSES
-    columns = {"ids": ids, "subjects": subjects, "weights": weights}
-    label = options.get("delete_label")
-    sample = check_sample(X, y, model=kind.estimator(**fixed), **columns, horizon=horizon, delete_label=label)
+    facts = {"ids": ids, "subjects": subjects, "weights": weights, "delete_label": options.get("delete_label")}
+    sample = check_sample(X, y, model=kind.estimator(**fixed), **facts, horizon=horizon)
     public = checked_public(public, sample)
-    watch = progress or (lambda *_: None)
     tried: dict[str, Any] = {"learners": [checked_learner(name, kind) for name in options.get("learners") or ()]}
     if "class_shares" in public and targets.metric != "balanced":
         tried["balances"] = (0.0, BALANCE)
-    planner = Planner(sample, maker(kind, fixed, public), targets, chosen, random_state, watch, **tried)
+    planner = Planner(
+        sample, maker(kind, fixed, public), targets, chosen, random_state, progress or (lambda *_: None), **tried
+    )
     if (found := planner.search()) is None:
         raise ConfigurationError(why_not(planner))
     return _plan_of(planner, found, fixed, public, effort)
