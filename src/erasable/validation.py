@@ -194,10 +194,7 @@ def odd_cells(values: object) -> tuple[str, list[str]] | None:
 def real_numbers(values: object, name: str) -> npt.NDArray[np.float64]:
     """Return the numbers of a list, array, column or dataframe as float64; NaN and infinities pass.
 
-    Raises
-    ------
-    InputError, InputTypeError
-        When some are missing or are no real numbers.
+    Raises InputError or InputTypeError when some are missing or are no real numbers.
     """
     if not is_listed(values) and not (hasattr(values, "__array__") and getattr(values, "shape", True)):
         dense = ": convert it with toarray()" if hasattr(values, "toarray") else ""
@@ -288,10 +285,7 @@ ARROW_BYTES = ("binary", "large_binary", "binary_view")
 def pyarrow() -> ModuleType:
     """The module pyarrow, with its parts for CSV, Parquet, streams and computing.
 
-    Raises
-    ------
-    ConfigurationError
-        When it is not installed.
+    Raises ConfigurationError when it is not installed.
     """
     try:
         import pyarrow

@@ -84,17 +84,14 @@ def list_files(
 ) -> Listing:
     """Return all files below a folder, hidden ones too, in order; links are not followed.
 
+    Raises InputError if there is no such folder.
+
     Parameters
     ----------
     skip : paths
         Files to leave out, by whatever name or link they are found.
     exclude : glob patterns
         Left out if one fits the path below the folder or the name alone.
-
-    Raises
-    ------
-    InputError
-        If there is no such folder.
     """
     root = Path(folder)
     try:
@@ -411,17 +408,14 @@ class UndecodedError(Exception):
 class Parquet:
     """A Parquet file that is open for reading.
 
+    Raises UndecodedError if it is none, is damaged or encrypted, or pyarrow is not installed.
+
     Parameters
     ----------
     fd : int
         Its descriptor, which stays open.
     features : sequence of str, optional
         The columns of features. If one is missing, all columns of numbers are read.
-
-    Raises
-    ------
-    UndecodedError
-        If it is none, is damaged or encrypted, or pyarrow is not installed.
     """
 
     def __init__(self, fd: int, features: Sequence[str] | None) -> None:

@@ -242,10 +242,7 @@ class RowSearch:
 
         The block must reach ``reach`` bytes further on both sides, or to the end of the file.
 
-        Raises
-        ------
-        CrowdedError
-            If almost everything in the block is nearly a row.
+        Raises CrowdedError if almost everything in the block is nearly a row.
         """
         for windows in self._windows:
             yield from windows.matches(block, start, stop)

@@ -78,10 +78,7 @@ class TextSearch:
     def matches(self, block: Bytes, start: int, stop: int) -> Iterator[Match]:
         """Yield texts whose longest word begins in ``block[start:stop]``; the block reaches ``reach`` bytes further.
 
-        Raises
-        ------
-        CrowdedError
-            If too many words are nearly an id.
+        Raises CrowdedError if too many words are nearly an id.
         """
         for by_word, more in zip(self._by_word, (b"", _BEYOND_ASCII), strict=True):
             if not by_word:

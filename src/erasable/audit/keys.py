@@ -28,15 +28,13 @@ _P = 2**255 - 19  # the field that points have their coordinates in
 class PublicKey:
     """A key that checks signatures. It is no secret.
 
+    Raises InputError if no private key can have this point: with one of small order, one signature fits many
+    statements.
+
     Parameters
     ----------
     raw : bytes of length 32
         The point, as RFC 8032 encodes it.
-
-    Raises
-    ------
-    InputError
-        If no private key can have this point: with one of small order, one signature fits many statements.
     """
 
     raw: bytes
@@ -178,10 +176,7 @@ def new_key() -> PrivateKey:
 def write_key(key: PrivateKey, name: str | Path, *, passphrase: bytes | None = None) -> KeyFiles:
     """Write ``NAME.pem``, readable by its owner alone, and ``NAME.pub.pem``; both are on the disk on return.
 
-    Raises
-    ------
-    StoreError
-        If either file exists or cannot be written. Nothing is overwritten and nothing half-written stays.
+    Raises StoreError if either file exists or cannot be written. Nothing is overwritten and nothing half-written stays.
     """
     files = key_files(name)
     made: list[Path] = []
@@ -219,10 +214,7 @@ def key_files(name: str | Path) -> KeyFiles:
 def read_public_key(path: str | Path) -> PublicKey:
     """Return the public key in a PEM file.
 
-    Raises
-    ------
-    StoreError, InputError
-        If the file cannot be read, or holds no such key.
+    Raises StoreError or InputError if the file cannot be read, or holds no such key.
     """
     return PublicKey.from_pem(_read(Path(path))[0])
 
@@ -230,10 +222,8 @@ def read_public_key(path: str | Path) -> PublicKey:
 def read_private_key(path: str | Path, *, passphrase: bytes | None = None) -> PrivateKey:
     """Return the private key in a PEM file.
 
-    Raises
-    ------
-    StoreError, InputError
-        If the file cannot be read, others may read or change it, it holds no such key, or the passphrase is wrong.
+    Raises StoreError or InputError if the file cannot be read, others may read or change it, it holds no such key, or
+    the passphrase is wrong.
     """
     data, facts = _read(Path(path))
     key = PrivateKey.from_pem(data, passphrase=passphrase)

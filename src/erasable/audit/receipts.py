@@ -141,6 +141,8 @@ class Receipt:
 def make_receipt(key: PrivateKey, receipt: Receipt) -> str:
     """Return a signed receipt as one line of JSON, to be handed to the caller; nothing of it is kept.
 
+    Raises ConfigurationError if a value cannot be used. Call :func:`check_request_id` before anything is forgotten.
+
     Parameters
     ----------
     key : PrivateKey
@@ -150,11 +152,6 @@ def make_receipt(key: PrivateKey, receipt: Receipt) -> str:
     -------
     str
         RFC 8785 canonical JSON and one newline. The same arguments give the same text.
-
-    Raises
-    ------
-    ConfigurationError
-        If a value cannot be used. Call :func:`check_request_id` before anything is forgotten.
 
     Examples
     --------
@@ -177,10 +174,7 @@ def make_receipt(key: PrivateKey, receipt: Receipt) -> str:
 def check_request_id(text: str) -> str:
     """Return a request id if a receipt can carry it.
 
-    Raises
-    ------
-    ConfigurationError
-        If it is too long, or not printable ASCII.
+    Raises ConfigurationError if it is too long, or not printable ASCII.
     """
     if (problem := _request_problem(text)) is not None:
         raise ConfigurationError(f"{problem}: give a shorter or plainer one, or none to get a random one.")
@@ -190,12 +184,8 @@ def check_request_id(text: str) -> str:
 def check_receipt(text: str, public_key: PublicKey) -> Receipt:
     """Return what a receipt states, once its signature has been found good.
 
-    Raises
-    ------
-    SignatureError
-        If it was signed with another key, or changed after it was signed.
-    ReceiptError
-        If it is no receipt, or a signed statement of another kind.
+    Raises SignatureError if it was signed with another key, or changed after it was signed. Raises ReceiptError if it
+    is no receipt, or a signed statement of another kind.
     """
     return _read_statement(_checked(text, public_key))
 
@@ -203,10 +193,7 @@ def check_receipt(text: str, public_key: PublicKey) -> Receipt:
 def read_receipt(text: str) -> Receipt:
     """Return what a receipt states **without** checking its signature: see :func:`check_receipt`.
 
-    Raises
-    ------
-    ReceiptError
-        If it is no receipt, or of a newer version.
+    Raises ReceiptError if it is no receipt, or of a newer version.
     """
     return _read_statement(_read_envelope(text))
 
@@ -223,10 +210,7 @@ def check_state(receipt: Receipt, digest: str) -> None:
 def compare_learner(receipt: Receipt, found: TrainedLearner | None) -> str | None:
     """Return what comparing the learner in a receipt with one that was trained now gave; None if it names none.
 
-    Raises
-    ------
-    OtherStateError
-        If the same version of the library trained another learner.
+    Raises OtherStateError if the same version of the library trained another learner.
     """
     said = receipt.learner
     if said is None or found is None:
@@ -393,10 +377,7 @@ def make_envelope(key: PrivateKey, payload_type: str, content: dict[str, Any]) -
 def check_envelope(text: str, public_key: PublicKey, payload_type: str) -> dict[str, Any]:
     """Return the content of a signed statement of a kind, once its signature has been found good.
 
-    Raises
-    ------
-    SignatureError, ReceiptError
-        If it was signed with another key, was changed since, or is of another kind.
+    Raises SignatureError or ReceiptError if it was signed with another key, was changed since, or is of another kind.
     """
     envelope = _checked(text, public_key)
     content = _parse_json(envelope.payload)
@@ -495,12 +476,8 @@ def reserved_receipt(path: Path) -> Iterator[Callable[[str], None]]:
     Until then the space is a hidden file next to it. Nothing of it stays if the block fails. After a kill it stays, and
     the next command that wants the same name takes it over.
 
-    Raises
-    ------
-    BusyError
-        If another process has reserved the same name.
-    OSError
-        If there is no space. The function raises it, too, if something has taken the name meanwhile.
+    Raises BusyError if another process has reserved the same name. Raises OSError if there is no space. The function
+    raises it, too, if something has taken the name meanwhile.
     """
     path = path.absolute()
     _remove_reservations(path.parent)
@@ -551,12 +528,7 @@ def remove_second_name(path: Path) -> None:
 def read_receipt_text(path: Path) -> str:
     """Return the text of a receipt, or the beginning of one that is too long.
 
-    Raises
-    ------
-    StoreError
-        If it cannot be read.
-    ReceiptError
-        If it is no text.
+    Raises StoreError if it cannot be read. Raises ReceiptError if it is no text.
     """
     try:
         with open(path, "rb") as file:

@@ -179,6 +179,8 @@ def scan(
 ) -> ScanReport:
     r"""Return what is left of rows in the files below a folder, hidden and temporary ones included.
 
+    Raises InputError or InputTypeError if there is no such folder, or the rows cannot be used.
+
     Parameters
     ----------
     folder : str or path
@@ -199,11 +201,6 @@ def scan(
         The map that ``X`` went through, as the headers of models describe it.
     texts : mapping of str to (row, text) pairs, optional
         Other texts that identify a row: ``"cell"`` such as names and addresses, and ``"number"`` in every spelling.
-
-    Raises
-    ------
-    InputError, InputTypeError
-        If there is no such folder, or the rows cannot be used.
 
     Examples
     --------

@@ -36,10 +36,7 @@ ColumnLike = Any
 def checked_layout(X: Matrix) -> Any:
     """The same CSR or CSC rows without flags that others set, once all positions are known to lie inside.
 
-    Raises
-    ------
-    ValueError
-        Where they do not; SciPy would read or write memory that is not its own.
+    Raises ValueError where they do not; SciPy would read or write memory that is not its own.
     """
     X = type(X)((X.data, X.indices, X.indptr), shape=X.shape)
     X.check_format(full_check=True)
@@ -95,10 +92,7 @@ def on_host(value: Any) -> Any:
 
     Numbers of 16 bits become float32, which holds them all.
 
-    Raises
-    ------
-    TypeError
-        For a sparse tensor.
+    Raises TypeError for a sparse tensor.
     """
     if isinstance(value, DeviceRows):
         return value.on_host()

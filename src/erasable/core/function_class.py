@@ -71,10 +71,7 @@ class FunctionClass(Protocol):
     def encode(self, X: Array) -> Array:
         """Rows as a model stores them; row i depends on row i of ``X`` alone.
 
-        Raises
-        ------
-        InputError, ConfigurationError
-            When a row cannot be encoded.
+        Raises InputError or ConfigurationError when a row cannot be encoded.
         """
         ...
 

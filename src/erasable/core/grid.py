@@ -42,10 +42,7 @@ Scaling = str | float | tuple[float, ...] | None
 def plain_scaling(scaling: object) -> Scaling:
     """``scaling`` as the caller gave it, as a value that can be hashed and written down; see :func:`check_scaling`.
 
-    Raises
-    ------
-    ConfigurationError
-        For anything but None, a text, a finite number or a sequence of numbers.
+    Raises ConfigurationError for anything but None, a text, a finite number or a sequence of numbers.
     """
     if scaling is None or isinstance(scaling, str):
         return scaling

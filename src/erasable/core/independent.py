@@ -144,11 +144,8 @@ def inverse_moments(S: Float64s) -> Float32s:
     *Definition*: ``2**40 S``, rounded to integers, plus ``floor(2**30 trace(S) / d)`` on the diagonal, which is
     ``2**-10`` of its mean; ``2**40`` times the inverse of that, rounded to float32.
 
-    Raises
-    ------
-    ConfigurationError
-        When ``S`` cannot be a matrix of second moments of rows in the unit ball: not symmetric or not positive
-        semidefinite, or with moments above one.
+    Raises ConfigurationError when ``S`` cannot be a matrix of second moments of rows in the unit ball: not symmetric or
+    not positive semidefinite, or with moments above one.
     """
     H, least = _regularised(S)
     return solve_weights(H, np.eye(len(S)), _INVERSE_BITS, least)

@@ -87,12 +87,8 @@ def read_json(text: bytes | str, **options: Any) -> Any:
 
     The limits hold for every such text by itself: in the one around it, brackets and commas may be written as escapes.
 
-    Raises
-    ------
-    StateFormatError
-        When it is longer, or has more values, than any header that is written here.
-    ValueError, RecursionError
-        When it is no JSON.
+    Raises StateFormatError when it is longer, or has more values, than any header that is written here. Raises
+    ValueError or RecursionError when it is no JSON.
     """
     _check_header(text)
     return json.loads(text if isinstance(text, str) else text.decode(), **options)
@@ -149,10 +145,7 @@ def parse(data: Buffer) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any]]]:
 def read_meta(head: Buffer) -> dict[str, Any]:
     """The metadata alone, of bytes that begin with the header.
 
-    Raises
-    ------
-    StateFormatError
-        When there is none of erasable's.
+    Raises StateFormatError when there is none of erasable's.
     """
     meta: dict[str, Any] | None = None
     with suppress(AttributeError, KeyError, IndexError, OverflowError, RecursionError, TypeError, ValueError):
@@ -202,12 +195,8 @@ def check_format(meta: dict[str, Any], form: str, version: int) -> None:
 def guarded(data: Buffer, read: Callable[[Buffer], S], write: Callable[[S], Iterable[Piece]]) -> S:
     """What ``read`` makes of the bytes, provided that ``write`` gives the same bytes back, checksum and all.
 
-    Raises
-    ------
-    StateFormatError
-        When the bytes are not the canonical bytes of anything.
-    StoreError
-        When ``read`` needs other files, and they cannot be read.
+    Raises StateFormatError when the bytes are not the canonical bytes of anything. Raises StoreError when ``read``
+    needs other files, and they cannot be read.
     """
     refusal = None
     try:
@@ -273,10 +262,7 @@ def row_tensors(rows: Matrix, grid: Grid) -> Tensors:
 def read_rows(tensors: dict[str, npt.NDArray[Any]], grid: Grid) -> Any:
     """The rows that these arrays are of, in the layout that the arrays are in.
 
-    Raises
-    ------
-    StateFormatError
-        When the arrays do not fit together, or their entries are not in order.
+    Raises StateFormatError when the arrays do not fit together, or their entries are not in order.
     """
     if "rows" in tensors:
         rows = tensors["rows"]

@@ -252,10 +252,7 @@ def normalise(text: str, steps: Iterable[str]) -> str:
 def spelt(text: str, steps: Steps) -> str:
     """A name that is learnt or forgotten, normalised.
 
-    Raises
-    ------
-    InputError
-        When it has characters that later versions of Unicode may normalise in another way.
+    Raises InputError when it has characters that later versions of Unicode may normalise in another way.
     """
     if not text.isascii() and {*steps} - {"trim"} and any(unicodedata.category(c) == "Cn" for c in text):
         raise InputError(

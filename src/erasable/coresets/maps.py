@@ -72,10 +72,7 @@ def check_core_set(core_set: object) -> None:
 def core_positions(core_set: CoreSetMap, X: Matrix, y: Array, keys: Sequence[Key]) -> Positions:
     """What a map selects, at least one row, once it is known to be distinct positions of rows.
 
-    Raises
-    ------
-    NoRowsError, ConfigurationError
-        When nothing is selected, and when the map returns anything else.
+    Raises NoRowsError or ConfigurationError when nothing is selected, and when the map returns anything else.
     """
     n = X.shape[0]
     index = np.asarray(core_set.select(X, y, keys))
@@ -149,10 +146,7 @@ class LeverageThreshold:
     def select(self, X: Matrix, y: Array, keys: Sequence[Key]) -> Positions:
         """Positions of the core rows, ascending.
 
-        Raises
-        ------
-        InputError
-            When ``scaling`` leaves rows outside the unit ball.
+        Raises InputError when ``scaling`` leaves rows outside the unit ball.
         """
         grid = self._grid(X.shape[1])
         rows, units = RawRows(X, grid), selecting_units(self.capacity, self.threshold, grid)
@@ -293,10 +287,8 @@ class IndependentSample:
     def select(self, X: Matrix, y: Array, keys: Sequence[Key]) -> Positions:
         """Positions of the core rows, in the order of the hashes of their ids.
 
-        Raises
-        ------
-        InputError
-            For a label that ``class_shares`` does not name, and for rows that ``scaling`` leaves outside the unit ball.
+        Raises InputError for a label that ``class_shares`` does not name, and for rows that ``scaling`` leaves outside
+        the unit ball.
         """
         ids = keys.tolist() if hasattr(keys, "tolist") else keys  # a NumPy integer would have another hash
         rule, grid = self._rule(X.shape[1]), self._grid(X.shape[1])
@@ -407,10 +399,7 @@ class SupportVectors:
     def select(self, X: Matrix, y: Array, keys: Sequence[Key]) -> Positions:
         """Positions of the support vectors, ascending.
 
-        Raises
-        ------
-        InputError
-            For more than two classes, and for rows that no hyperplane separates.
+        Raises InputError for more than two classes, and for rows that no hyperplane separates.
         """
         from scipy.optimize import linprog  # slow to import, and commands would wait for it
 

@@ -215,6 +215,8 @@ class Staged:
     def run(self, rows: Array, y: ColumnLike, n_features: int) -> StagedRun:
         """The run on encoded rows.
 
+        Raises ConfigurationError when neither the class nor the caller names a rate.
+
         Parameters
         ----------
         rows : array of shape (n, columns)
@@ -223,11 +225,6 @@ class Staged:
             the rest, and a row is confident when all of them are.
         n_features : int
             Columns of the rows before they were encoded.
-
-        Raises
-        ------
-        ConfigurationError
-            When neither the class nor the caller names a rate.
 
         Notes
         -----

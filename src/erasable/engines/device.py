@@ -108,10 +108,7 @@ class Torch(Local):
 def on_device(screening: Screening | None, device: str | None) -> Screening | None:
     """A screen that computes on a device what another computes on the processor; None for None.
 
-    Raises
-    ------
-    ConfigurationError
-        When the screen is that of a kernel.
+    Raises ConfigurationError when the screen is that of a kernel.
     """
     if isinstance(screening, StaleScreen):
         return DeviceScreen(screening, device)

@@ -30,10 +30,7 @@ def pytorch() -> ModuleType:
 def torch_device(name: str | None) -> Device:
     """The device that a name stands for; by default a GPU, where there is one.
 
-    Raises
-    ------
-    RuntimeError
-        When PyTorch knows no such device.
+    Raises RuntimeError when PyTorch knows no such device.
     """
     torch = pytorch()
     return torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
@@ -53,10 +50,7 @@ class DeviceHash:
     def __call__(self, ids: Column, key: int) -> Hashes:
         """As ``keyed_hash`` has it.
 
-        Raises
-        ------
-        EngineError
-            When the device computes otherwise than this process.
+        Raises EngineError when the device computes otherwise than this process.
         """
         if not isinstance(ids, np.ndarray | range) or len(ids) < _FEWEST:
             return keyed_hash(ids, key)

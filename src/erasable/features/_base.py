@@ -102,10 +102,7 @@ def set_field(record: FeatureMap, name: str, value: Any) -> None:
 def as_numbers(X: Raw, n_features: int | None = None) -> Any:
     """Rows of finite numbers: CSR where a sparse matrix came in, otherwise a float64 array of shape (n, n_features).
 
-    Raises
-    ------
-    InputError
-        For anything else; no entry is quoted.
+    Raises InputError for anything else; no entry is quoted.
     """
     found = odd_cells(X)
     if found is not None:

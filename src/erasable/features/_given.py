@@ -97,10 +97,7 @@ class HashedText(FeatureMap):
 def as_texts(X: Raw) -> npt.NDArray[np.object_]:
     """Texts as a one-dimensional array of plain strings.
 
-    Raises
-    ------
-    InputError, InputTypeError
-        For anything else; no text is quoted.
+    Raises InputError or InputTypeError for anything else; no text is quoted.
     """
     if isinstance(X, str | bytes):
         raise InputTypeError("a list of texts is required, one for each row; got a single one: put it into a list.")

@@ -132,6 +132,8 @@ def stored_rows(
 ) -> StoredRows:
     """What a file holds of the rows with these ids, and of these subjects.
 
+    Raises InputError or InputTypeError when nobody is named, or names are of another type than the model's.
+
     Parameters
     ----------
     meta, tensors
@@ -139,11 +141,6 @@ def stored_rows(
     names : (ids, subjects, labels) of all rows
     ids, subjects : array-like, optional
         Who is asked for. Unknown ones are no error.
-
-    Raises
-    ------
-    InputError, InputTypeError
-        When nobody is named, or names are of another type than the model's.
     """
     if ids is None and subjects is None:
         raise InputError("name whose rows, or which, with subjects= or ids=.")

@@ -132,6 +132,8 @@ def configure(
 ) -> Configuration:
     """The configuration that the arguments of a linear classifier name; with ``n_targets``, of a linear regressor.
 
+    Raises ConfigurationError.
+
     Parameters
     ----------
     n_features : int or None
@@ -142,10 +144,6 @@ def configure(
         Whether rows arrive in several calls, so that the number of rows of this one names no horizon.
     labels : array, optional
         Labels of the first call: their type is that of the classes that a schema states.
-
-    Raises
-    ------
-    ConfigurationError
     """
     feature_map = map_of(given)
     if feature_map is not None and getattr(given, "feature_names", None) is not None:
@@ -246,10 +244,7 @@ def rule_of(
 ) -> dict[str, Any]:
     """The fields of the rule by which each row is kept or not; ``stretch`` is the squared length of unit rows.
 
-    Raises
-    ------
-    ConfigurationError
-        Also for arguments of a selection that compares rows with each other.
+    Raises ConfigurationError also for arguments of a selection that compares rows with each other.
     """
     refused = _of_leverage(given)
     if refused:
@@ -356,10 +351,7 @@ def head_of(given: Arguments, selection: GridSelection) -> Squared | Logistic | 
 def target_ranges(given: Arguments, n_targets: int) -> tuple[Range, ...]:
     """The range of each target: one pair of numbers for all of them, or a pair for each; or those of a schema.
 
-    Raises
-    ------
-    ConfigurationError
-        Also where the schema declares others.
+    Raises ConfigurationError also where the schema declares others.
     """
     declared = getattr(map_of(given), "target_range", None)
     typed = given.target_range

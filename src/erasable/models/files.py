@@ -109,10 +109,7 @@ def from_files(head: Buffer, fetch: Fetch) -> State:
 
     ``fetch`` must check that the bytes match the name, as ``erasable.store`` does; this function checks their content.
 
-    Raises
-    ------
-    StateFormatError
-        When head and shards are not what :func:`files_of` gives for any state.
+    Raises StateFormatError when head and shards are not what :func:`files_of` gives for any state.
     """
     if not shards_of(head):
         return State.from_bytes(head)
@@ -241,12 +238,8 @@ def read_model(path: str | os.PathLike[str], code: Code | None = None, *, cached
 def model_of(head: Buffer, fetch: Fetch, code: Code | None = None) -> Model:
     """The model whose state has these bytes.
 
-    Raises
-    ------
-    StateFormatError
-        When the bytes are damaged, altered, of a newer version, or something else altogether.
-    ConfigurationError
-        When code is needed that a file cannot hold, or is not what the file was made with.
+    Raises StateFormatError when the bytes are damaged, altered, of a newer version, or something else altogether.
+    Raises ConfigurationError when code is needed that a file cannot hold, or is not what the file was made with.
     """
     meta = known_meta(head)
     if code is not None:
@@ -266,10 +259,7 @@ def model_of(head: Buffer, fetch: Fetch, code: Code | None = None) -> Model:
 def known_meta(head: Buffer) -> dict[str, Any]:
     """The metadata of a model, by bytes that begin with the header; before anything else is looked at.
 
-    Raises
-    ------
-    StateFormatError
-        When its format is not known, or it is of another version, which is named.
+    Raises StateFormatError when its format is not known, or it is of another version, which is named.
     """
     meta = read_meta(head)
     layout = layout_named(meta["format"])

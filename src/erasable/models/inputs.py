@@ -89,10 +89,7 @@ def _is_nobody(key: Any) -> bool:
 def as_requested(subjects: Names, stored: Collection[Key]) -> list[Key]:
     """The subjects that a request names, each once.
 
-    Raises
-    ------
-    InputError
-        When one is an empty text, which names nobody. Rows of earlier versions may be stored under it.
+    Raises InputError when one is an empty text, which names nobody. Rows of earlier versions may be stored under it.
     """
     keys = list(dict.fromkeys(as_keys(subjects, "subjects")))
     if any(key in keys and key not in stored for key in ("", b"")):
@@ -198,10 +195,7 @@ def array_of(values: Sequence[Any]) -> npt.NDArray[Any]:
 def as_keys(values: Names, name: str) -> list[Key]:
     """Ids or subjects as a list of ints, of strings or of bytes; a bare value counts as a list of one.
 
-    Raises
-    ------
-    InputTypeError
-        When the values are of another type, or of several.
+    Raises InputTypeError when the values are of another type, or of several.
     """
     if type(values) is list and len(values) == 1 and type(values[0]) is int and -(2**63) <= values[0] < 2**63:
         return values  # one request after another: the most frequent call
@@ -311,10 +305,7 @@ def plain_labels(y: ColumnLike) -> Any:
 def label_type(y: npt.NDArray[Any], name: str = "y") -> type:
     """The one plain Python type of the labels.
 
-    Raises
-    ------
-    InputError, InputTypeError
-        When labels are of a type that cannot be stored, or of several types.
+    Raises InputError or InputTypeError when labels are of a type that cannot be stored, or of several types.
     """
     if y.dtype.kind in "mM":  # of which NumPy makes integers where the unit is fine
         raise InputTypeError(f"{name} must hold {_LABEL_TYPES}; got dates or times: convert them to strings.")
@@ -420,10 +411,7 @@ def refuse_known(keys: Column, place: Collection[Key]) -> None:
 def next_id(place: Mapping[Key, Any]) -> int:
     """What rows without ids are numbered from, after these: on from the largest id.
 
-    Raises
-    ------
-    InputError
-        When ids are not numbers.
+    Raises InputError when ids are not numbers.
     """
     if not place:
         return 0
@@ -465,10 +453,7 @@ RowWeights = npt.NDArray[np.int16]
 def check_row_weights(given: Any, n: int) -> RowWeights:
     """Weights of n rows in sixteenths, rounded to the nearest (ties to even), 0 to 256.
 
-    Raises
-    ------
-    InputError
-        When they are not one number for each row, finite, not negative and at most 16.
+    Raises InputError when they are not one number for each row, finite, not negative and at most 16.
     """
     values = real_numbers(on_host(given), "weights (sample_weight=)")
     if values.shape != (n,):

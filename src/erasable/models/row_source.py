@@ -195,10 +195,7 @@ class StartedSource(RowSource):
 class ArraySource(RowSource):
     """Arrays of one call, checked together, in blocks of a given size; no row is copied.
 
-    Raises
-    ------
-    InputError
-        When ids repeat or are in the model already, and where lengths do not match.
+    Raises InputError when ids repeat or are in the model already, and where lengths do not match.
     """
 
     checked = True

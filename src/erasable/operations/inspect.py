@@ -101,6 +101,9 @@ def inspect(path: str | os.PathLike[str], *, rows: bool = False, learnt: int | N
 
     Works for every kind of model, including those that need code of the caller to be loaded.
 
+    Raises ConfigurationError when ``learnt`` is less than the number of stored rows. Raises StateFormatError or
+    StoreError when the file is damaged, or cannot be read.
+
     Parameters
     ----------
     path : str or path
@@ -108,13 +111,6 @@ def inspect(path: str | os.PathLike[str], *, rows: bool = False, learnt: int | N
         List id, subject and label of each core row.
     learnt : int, optional
         The number of rows learnt, to get the share that is stored.
-
-    Raises
-    ------
-    ConfigurationError
-        When ``learnt`` is less than the number of stored rows.
-    StateFormatError, StoreError
-        When the file is damaged, or cannot be read.
 
     Examples
     --------
@@ -142,18 +138,14 @@ def rows_of(
 
     Works for every kind of model, including those that need code of the caller to be loaded.
 
+    Raises InputError or InputTypeError when nothing is named, or names are of another type than the model's. Raises
+    StateFormatError or StoreError when the file is damaged, or cannot be read.
+
     Parameters
     ----------
     path : str or path
     ids, subjects : list or Names, optional
         The rows asked for. Unknown ones are no error: nothing is stored of them.
-
-    Raises
-    ------
-    InputError, InputTypeError
-        When nothing is named, or names are of another type than the model's.
-    StateFormatError, StoreError
-        When the file is damaged, or cannot be read.
 
     Examples
     --------

@@ -58,6 +58,8 @@ def table_moments(
 ) -> TableMoments:
     r"""The second moments of the features of a public table, read in blocks.
 
+    Raises InputError when all rows are zero.
+
     Parameters
     ----------
     source
@@ -67,11 +69,6 @@ def table_moments(
         Moments of all pairs of features, for features that depend on each other, such as embeddings.
     ignore : sequence of str
         Columns that are not features.
-
-    Raises
-    ------
-    InputError
-        When all rows are zero.
 
     Examples
     --------

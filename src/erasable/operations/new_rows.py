@@ -83,10 +83,7 @@ class NewRows(RowSource):
 def stored_ids(blocks: Iterable[Any], model: Model) -> list[Key]:
     """Return the ids of these rows that the model stores, in one pass.
 
-    Raises
-    ------
-    ConfigurationError
-        When the rows can be read only once.
+    Raises ConfigurationError when the rows can be read only once.
     """
     if RowSource.of(blocks).once:
         raise ConfigurationError(

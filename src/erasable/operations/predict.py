@@ -166,10 +166,7 @@ def score_table(
 ) -> Scores | RegressionScores:
     """Return how well a model predicts the labels or targets of a table; parameters as in ``Predictions``.
 
-    Raises
-    ------
-    InputError, InputTypeError, ConfigurationError
-        When the rows cannot be used, or have no labels.
+    Raises InputError, InputTypeError or ConfigurationError when the rows cannot be used, or have no labels.
     """
     found = Predictions(model, source, label=label, targets=targets, ignore=ignore, dialect=dialect, labelled=True)
     for _ in found:

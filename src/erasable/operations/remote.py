@@ -50,6 +50,8 @@ class Batch:
 class Client:
     """A service, as a program with a token sees it.
 
+    Raises ConfigurationError if the address or the certificates cannot be used.
+
     Parameters
     ----------
     url : str
@@ -60,11 +62,6 @@ class Client:
         Seconds for which calls that fail are repeated, and for which ``wait`` waits.
     ca_file : str, optional
         Certificates to trust, in PEM. By default those of the system.
-
-    Raises
-    ------
-    ConfigurationError
-        If the address or the certificates cannot be used.
     """
 
     def __init__(self, url: str, token: str, *, timeout: float = 300.0, ca_file: str | None = None) -> None:

@@ -44,10 +44,7 @@ def make_folder(folder: Path) -> None:
 def pyplot() -> Any:
     """Matplotlib's pyplot, without a screen and in the colours of the house.
 
-    Raises
-    ------
-    ConfigurationError
-        When matplotlib is missing.
+    Raises ConfigurationError when matplotlib is missing.
     """
     try:
         import matplotlib as mpl
@@ -75,10 +72,7 @@ def pyplot() -> Any:
 def save(plt: Any, figure: Any, path: Path) -> str:
     """Write a figure as PNG and SVG under a path without its ending, and close it; the SVG as text.
 
-    Raises
-    ------
-    ConfigurationError
-        When a file cannot be written.
+    Raises ConfigurationError when a file cannot be written.
     """
     try:
         figure.savefig(path.with_suffix(".png"), dpi=150)

@@ -50,6 +50,8 @@ def scan_for(
 ) -> ScanReport:
     r"""Return what is left of the rows of a table in the files below a folder; ``docs/scan.md`` says what is found.
 
+    Raises InputError, InputTypeError or ConfigurationError if the folder or the table is missing or cannot be used.
+
     Parameters
     ----------
     folder, table_path : str, path; the latter also a list of these
@@ -61,11 +63,6 @@ def scan_for(
         Of a raw table. By default that of the models, if they agree.
     exclude, dialect, progress
         Glob patterns of paths that are not searched, how CSV text is written, a function of (bytes done, bytes in all).
-
-    Raises
-    ------
-    InputError, InputTypeError, ConfigurationError
-        If the folder or the table is missing or cannot be used.
 
     Examples
     --------

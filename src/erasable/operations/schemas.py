@@ -32,9 +32,7 @@ def schema_of(model: Model) -> Schema | None:
 def agreed_schema(model: Model, asked: Schema | None) -> Schema | None:
     """The schema of a model; a different one in the request is refused.
 
-    Raises
-    ------
-    ConfigurationError
+    Raises ConfigurationError.
     """
     own = schema_of(model)
     if asked is not None and asked != own:
@@ -49,10 +47,7 @@ def agreed_schema(model: Model, asked: Schema | None) -> Schema | None:
 def stored_schema(path: str | os.PathLike[str]) -> Schema:
     """The schema in a model file.
 
-    Raises
-    ------
-    ConfigurationError
-        When the model was made without one.
+    Raises ConfigurationError when the model was made without one.
     """
     schema = schema_of(read_model(path)[0])
     if schema is None:
@@ -107,9 +102,7 @@ def names_of(source: Any, dialect: Dialect | None = None) -> tuple[str, ...]:
 def check_names(schema: Schema, source: Any, *, dialect: Dialect | None = None) -> None:
     """Refuse a schema that was drafted from another table where this one lacks its columns.
 
-    Raises
-    ------
-    InputError
+    Raises InputError.
     """
     names = names_of(source, dialect)
     absent = [repr(c.name) for c in schema.columns if c.name not in names]
@@ -122,10 +115,7 @@ def write_schema(
 ) -> None:
     """Write a schema, or a draft with its comments, to a file; an existing file is replaced only if it is a schema.
 
-    Raises
-    ------
-    ConfigurationError
-        When the file is one of ``data``, or holds something else.
+    Raises ConfigurationError when the file is one of ``data``, or holds something else.
     """
     for path in data:
         if path is not None and os.path.exists(path) and os.path.exists(out) and os.path.samefile(path, out):
@@ -225,11 +215,8 @@ def check_table(
 ) -> TableCheck:
     r"""Check that a table fits a schema, and count what would become of its cells; read in blocks.
 
-    Raises
-    ------
-    InputError, InputTypeError
-        When it does not fit: columns are missing, hold cells that their kind cannot be read from, or labels are none
-        of the classes.
+    Raises InputError or InputTypeError when it does not fit: columns are missing, hold cells that their kind cannot be
+    read from, or labels are none of the classes.
 
     Examples
     --------

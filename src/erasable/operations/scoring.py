@@ -183,6 +183,8 @@ def _amount(error: float) -> str:
 def scores_of(y: ColumnLike, classes: Sequence[Any], probabilities: npt.ArrayLike, predicted: Any) -> Scores:
     """Score the predictions of a classifier.
 
+    Raises InputError when there are no rows, or not as many labels as predictions.
+
     Parameters
     ----------
     y : array-like of shape (n_rows,)
@@ -191,11 +193,6 @@ def scores_of(y: ColumnLike, classes: Sequence[Any], probabilities: npt.ArrayLik
         The classes of the model, in the order of the probabilities.
     probabilities : array of shape (n_rows, n_classes)
     predicted : array-like of shape (n_rows,)
-
-    Raises
-    ------
-    InputError
-        When there are no rows, or not as many labels as predictions.
 
     Examples
     --------
@@ -245,10 +242,7 @@ def _area(positive: npt.NDArray[np.bool_], scores: npt.NDArray[np.float64]) -> f
 def regression_scores_of(y: npt.ArrayLike, predicted: npt.ArrayLike) -> RegressionScores:
     """Score predicted numbers, of shape (n_rows,) or (n_rows, n_targets).
 
-    Raises
-    ------
-    InputError
-        When there are no rows, or the shapes differ.
+    Raises InputError when there are no rows, or the shapes differ.
 
     Examples
     --------

@@ -72,6 +72,10 @@ class Demo:
 def demo(out: str | Path | None = None, *, progress: Callable[[int, int], None] | None = None) -> Demo:
     """A raw table of orders becomes a model, a hundred customers ask to be forgotten, and all of it is checked.
 
+    Raises VerificationError when the state that is left is not what learning its own rows gives. Raises
+    ConfigurationError when the folder cannot be made, or pyarrow is missing. Raises StoreError when there is no room
+    for the files, which are made in a temporary folder and removed.
+
     Parameters
     ----------
     out : path, optional
@@ -83,15 +87,6 @@ def demo(out: str | Path | None = None, *, progress: Callable[[int, int], None] 
     Returns
     -------
     Demo
-
-    Raises
-    ------
-    VerificationError
-        When the state that is left is not what learning its own rows gives.
-    ConfigurationError
-        When the folder cannot be made, or pyarrow is missing.
-    StoreError
-        When there is no room for the files, which are made in a temporary folder and removed.
     """
     folder = None if out is None else Path(out)
     if folder is not None:
@@ -312,10 +307,7 @@ def draw(
 ) -> None:
     """Draw it into a PNG file.
 
-    Raises
-    ------
-    ConfigurationError
-        When matplotlib is missing.
+    Raises ConfigurationError when matplotlib is missing.
     """
     plt = pyplot()
     kinds = np.array([_kind(row, stored, leaving) for row in rows])

@@ -53,17 +53,14 @@ _COARSE = ("Y", "M", "W", "D", "h", "m")  # units of dates that may overflow as 
 class Columns:
     """The columns of a table by name.
 
+    Raises InputError or InputTypeError for anything else, and where two columns have one name.
+
     Parameters
     ----------
     table : Arrow table or batch, pandas or polars dataframe, or dict of columns
         Columns of a dict are lists, arrays or series of one length.
     version : int, default=2
         The version of the schema that reads the cells.
-
-    Raises
-    ------
-    InputError, InputTypeError
-        For anything else, and where two columns have one name.
     """
 
     def __init__(self, table: Any, version: int = VERSION) -> None:

@@ -190,6 +190,9 @@ class ColumnStatistics:
 class TableStatistics:
     """The different cells of a table and the subjects that have them, gathered block by block.
 
+    Raises ConfigurationError when a column with a role is missing. Raises InputError or InputTypeError when cells of
+    one column have different kinds, or cannot name subjects.
+
     Parameters
     ----------
     blocks : iterable of tables
@@ -200,13 +203,6 @@ class TableStatistics:
         From the name of a column without a role to whether it need not be read.
     missing : sequence of str
         Spellings of a missing cell.
-
-    Raises
-    ------
-    ConfigurationError
-        When a column with a role is missing.
-    InputError, InputTypeError
-        When cells of one column have different kinds, or cannot name subjects.
     """
 
     def __init__(

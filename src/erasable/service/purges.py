@@ -30,10 +30,7 @@ def make_tombstone(key: PrivateKey, **content: str | int | datetime) -> str:
 def check_tombstone(text: str, public_key: PublicKey) -> dict[str, Any]:
     """The content of a tombstone, once its signature is verified.
 
-    Raises
-    ------
-    SignatureError, ReceiptError
-        When it was signed with another key, was changed since, or is no tombstone.
+    Raises SignatureError or ReceiptError when it was signed with another key, was changed since, or is no tombstone.
     """
     return check_envelope(text, public_key, PAYLOAD_TYPE)
 

@@ -47,6 +47,8 @@ SOON = timedelta(days=7)  # before the due date: then an open request is due soo
 class Identity:
     """A person, or a row, as a request names it.
 
+    Raises InputError when the format is unknown, or the value does not fit it.
+
     Parameters
     ----------
     role : "id" or "subject"
@@ -56,11 +58,6 @@ class Identity:
         Never shown by ``repr``. The digits of a hash are kept in lower case.
     steps : tuple of str
         How it is normalised before it is compared.
-
-    Raises
-    ------
-    InputError
-        When the format is unknown, or the value does not fit it.
     """
 
     role: Role

@@ -59,6 +59,8 @@ def read_key(path: str | os.PathLike[str]) -> bytes:
 class SuppressionList:
     """The people who must not be learnt again.
 
+    Raises InputError when the list was made with another key. Raises StoreError when it is damaged.
+
     Parameters
     ----------
     path : str or path
@@ -67,13 +69,6 @@ class SuppressionList:
         The operator's key.
     disk : Disk
         The system calls to use.
-
-    Raises
-    ------
-    InputError
-        When the list was made with another key.
-    StoreError
-        When it is damaged.
     """
 
     def __init__(self, path: str | os.PathLike[str], key: bytes, *, disk: Disk = REAL_DISK) -> None:

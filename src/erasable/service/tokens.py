@@ -60,12 +60,8 @@ def make_token(
 ) -> str:
     """Make a token and add its hash to a file, which is created if needed. The token is not shown again.
 
-    Raises
-    ------
-    ConfigurationError
-        When the name is taken or not allowed, a scope is unknown, or none is given.
-    StoreError
-        When the file cannot be written.
+    Raises ConfigurationError when the name is taken or not allowed, a scope is unknown, or none is given. Raises
+    StoreError when the file cannot be written.
     """
     if not _NAME.fullmatch(name):
         raise ConfigurationError("a token's name must be 1 to 64 letters, digits, points, hyphens or underscores.")

@@ -127,10 +127,7 @@ class Roles:
 
         In a table to predict, which need not be ``labelled``, only ids have a role unless the caller names others.
 
-        Raises
-        ------
-        ConfigurationError
-            When the two differ, or there are no labels or targets to learn.
+        Raises ConfigurationError when the two differ, or there are no labels or targets to learn.
         """
         named = {**self.given, "target": self.target}
         features = tuple(c.name for c in schema.features)
@@ -350,10 +347,8 @@ def as_rows(X: MatrixLike, where: str, shown: Sequence[str] | None = None, first
 
     ``first`` is how many rows of the file come before these.
 
-    Raises
-    ------
-    InputError, InputTypeError
-        When there are none, when they are no numbers, or some are missing or not finite.
+    Raises InputError or InputTypeError when there are none, when they are no numbers, or some are missing or not
+    finite.
     """
     check_shape(X.shape, X.dtype, where)
     if sp.issparse(X):

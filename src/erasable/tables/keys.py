@@ -42,6 +42,10 @@ def read_keys(
     Refused in text and CSV, since hardly any row has such a name: a space at either end of a key, a control character
     in it, and in text a quote at either end. Give names that really have them in one of the other formats.
 
+    Raises InputError or InputTypeError when the file does not exist or is damaged, when a key is missing, or is not of
+    the given kind. Raises ConfigurationError when ``kind`` is another type, or ``column`` is given for a format without
+    names.
+
     Parameters
     ----------
     path : str or path
@@ -59,13 +63,6 @@ def read_keys(
     -------
     list
         Of ``int``, ``str`` or ``bytes``, in the order of the file.
-
-    Raises
-    ------
-    InputError, InputTypeError
-        When the file does not exist or is damaged, when a key is missing, or is not of the given kind.
-    ConfigurationError
-        When ``kind`` is another type, or ``column`` is given for a format without names.
 
     Examples
     --------

@@ -74,6 +74,9 @@ def stream_table(
     Several files of CSV or of Parquet are one table: a list of paths, or a pattern such as ``"visits-*.csv.gz"``, whose
     files are read in the order of ``files_of``. Columns must have the same names, in any order, and the same types.
 
+    Raises InputError, InputTypeError or ConfigurationError as ``load_table``, now or when a block is read that cannot
+    be used.
+
     Parameters
     ----------
     source : str, path, list of these, binary file object, or Arrow data
@@ -116,11 +119,6 @@ def stream_table(
     -------
     TableStream
         To be iterated, and closed; ``with`` does that.
-
-    Raises
-    ------
-    InputError, InputTypeError, ConfigurationError
-        As ``load_table``, now or when a block is read that cannot be used.
 
     Examples
     --------
@@ -172,6 +170,10 @@ def load_table(source: TableLike, **options: Any) -> Table:
     all of them are written like integers, so ``007`` stays text, and an empty cell is a missing one. ``stream_table``
     reads files that are larger than memory.
 
+    Raises InputError or InputTypeError when the file does not exist or is damaged, when a column is missing or not
+    numeric, or an entry is. Raises ConfigurationError when the format is unknown or has no such columns, or pyarrow is
+    needed and missing.
+
     Parameters
     ----------
     source : str, path, list of these, or binary file object
@@ -184,13 +186,6 @@ def load_table(source: TableLike, **options: Any) -> Table:
     Table
         float32 rows where that holds all numbers of the file's types, else float64. Nothing is fitted here; what was
         fitted before the file was written, the caller has to know.
-
-    Raises
-    ------
-    InputError, InputTypeError
-        When the file does not exist or is damaged, when a column is missing or not numeric, or an entry is.
-    ConfigurationError
-        When the format is unknown or has no such columns, or pyarrow is needed and missing.
 
     Examples
     --------
@@ -222,6 +217,9 @@ def load_split(
     ``scipy.sparse.save_npz`` writes them, and ``NAME_labels.npz`` the arrays ``y_train``, ``y_test`` and optionally
     ``subject_train``, ``subject_test``, ``ids_train``, ``ids_test``. Every other file is read by ``load_table``.
 
+    Raises ConfigurationError, InputError or InputTypeError as ``load_table``; also when one of the three files is
+    missing.
+
     Parameters
     ----------
     path : str or path
@@ -230,11 +228,6 @@ def load_split(
         As in ``Table.split``, where the files are not divided already.
     **options
         As in ``load_table``.
-
-    Raises
-    ------
-    ConfigurationError, InputError, InputTypeError
-        As ``load_table``; also when one of the three files is missing.
 
     Examples
     --------
@@ -274,10 +267,7 @@ def files_of(source: object) -> list[Path]:
     sorted by their paths as text, character by character: ``part-10`` before ``part-2``. A path that exists is no
     pattern, whatever it looks like. A folder, or a URL of one, stands for all Parquet files in it and below.
 
-    Raises
-    ------
-    InputError
-        When a pattern matches nothing, a file comes twice, or there is none.
+    Raises InputError when a pattern matches nothing, a file comes twice, or there is none.
     """
     if _is_pipe(source):
         return []

@@ -21,6 +21,8 @@ from erasable.validation import number_between, whole_number
 class Table:
     """A data set: rows and, where known, labels, ids and subjects.
 
+    Raises InputError or InputTypeError when the parts do not match.
+
     Parameters
     ----------
     X : ndarray of float32 or float64, or scipy.sparse.csr_array, of shape (n_rows, n_features); or EncodedTable
@@ -41,11 +43,6 @@ class Table:
         Forgetting rows does not remove such a trace.
     weights : array of shape (n_rows,), optional
         The weight of each row, for ``fit(..., sample_weight=table.weights)``.
-
-    Raises
-    ------
-    InputError, InputTypeError
-        When the parts do not match.
 
     Examples
     --------
@@ -118,15 +115,12 @@ class Table:
     def take(self, index: npt.ArrayLike | slice) -> Table:
         """A copy of some rows, in the order of the index.
 
+        Raises InputError or InputTypeError when the index does not name rows of this table.
+
         Parameters
         ----------
         index : array of integers, boolean mask, or slice
             Which rows; negative integers count from the end.
-
-        Raises
-        ------
-        InputError, InputTypeError
-            When the index does not name rows of this table.
         """
         rows = self._rows(index)
 
@@ -157,6 +151,8 @@ class Table:
     def split(self, test_size: float = 0.2, random_state: int = 0, *, in_order: bool = False) -> Split:
         """The rows, shuffled by a seed, in two tables: the division of ``train_test_split`` of scikit-learn.
 
+        Raises ConfigurationError when a side would have no rows, or a parameter cannot be used.
+
         Parameters
         ----------
         test_size : float or int, default=0.2
@@ -165,11 +161,6 @@ class Table:
             The seed.
         in_order : bool, default=False
             Leave the rows of each side in the order of this table.
-
-        Raises
-        ------
-        ConfigurationError
-            When a side would have no rows, or a parameter cannot be used.
         """
         seed = whole_number(random_state, "random_state", 0, 2**32 - 1)
         if isinstance(test_size, numbers.Integral) and not isinstance(test_size, bool):

@@ -225,10 +225,7 @@ def whole_rows(text: BinaryIO, sep: str, name: str, size: int) -> Iterator[bytes
     *Law*: the parts put together are the text. *Cost*: next to nothing without quotes; otherwise each quote is checked,
     in bulk where all stand around cells.
 
-    Raises
-    ------
-    InputError
-        When a quote is not closed, or closed where a cell goes on; when a row is longer than 64 MiB.
+    Raises InputError when a quote is not closed, or closed where a cell goes on; when a row is longer than 64 MiB.
     """
     watch, held = _Watch(sep, name), [b""]
     while part := text.read(size):

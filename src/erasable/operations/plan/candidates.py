@@ -175,9 +175,7 @@ def grid_of_candidates(
 def checked_public(given: Parameters, sample: Sample) -> Parameters:
     """Public moments and class shares, checked; the latter by the codes of the classes.
 
-    Raises
-    ------
-    ConfigurationError
+    Raises ConfigurationError.
     """
     public = dict(given)
     if "moments" in public:

@@ -314,10 +314,7 @@ def _class_warnings(plan: Plan) -> Iterator[str]:
 def draw_frontier(plan: Plan, folder: str | Path) -> str:
     """Draw ``frontier.png`` and ``frontier.svg`` into a folder, and return the SVG as text.
 
-    Raises
-    ------
-    ConfigurationError
-        When matplotlib is missing or the folder cannot be written.
+    Raises ConfigurationError when matplotlib is missing or the folder cannot be written.
     """
     plt = pyplot()
     figure, axes = plt.subplots(1, 3, figsize=(15, 5), layout="constrained")

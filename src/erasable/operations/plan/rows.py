@@ -218,10 +218,8 @@ def check_sample(
 ) -> Sample:
     """The caller's rows as a sample.
 
-    Raises
-    ------
-    InputError, InputTypeError, ConfigurationError
-        When rows, labels, subjects or weights cannot be planned with; no message quotes any of them.
+    Raises InputError, InputTypeError or ConfigurationError when rows, labels, subjects or weights cannot be planned
+    with; no message quotes any of them.
     """
     X, y, _ = check_rows(model, X, y, first=True)
     n, d = X.shape
@@ -303,10 +301,8 @@ def _stratified(strata: npt.NDArray[Any], wanted: int, rng: np.random.Generator)
 def owners_of(subjects: object, n: int) -> sp.csr_array:
     """The caller's subjects as a matrix of rows by subjects, with an entry where a row is a subject's.
 
-    Raises
-    ------
-    InputError, InputTypeError
-        When there is not one entry for each of the ``n`` rows, or there are too few subjects to divide rows by.
+    Raises InputError or InputTypeError when there is not one entry for each of the ``n`` rows, or there are too few
+    subjects to divide rows by.
     """
     column = as_subject_column(subjects)
     if len(column) != n:

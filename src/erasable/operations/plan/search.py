@@ -75,10 +75,8 @@ class Planner:
     def search(self) -> Trial | None:
         """The candidate with the least storage that meets all targets; None where none does.
 
-        Raises
-        ------
-        ConfigurationError
-            When no candidate stores any rows, or there are fewer rows to delete than are expected to be deleted.
+        Raises ConfigurationError when no candidate stores any rows, or there are fewer rows to delete than are expected
+        to be deleted.
         """
         self._check_there_are_enough()
         self._try_candidates()

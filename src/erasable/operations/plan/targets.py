@@ -90,6 +90,8 @@ METRICS = CLASS_METRICS | NUMBER_METRICS
 class Targets:
     """What the planned model has to reach. ``None`` stands for no such target.
 
+    Raises ConfigurationError when a target is out of range or no number.
+
     Parameters
     ----------
     max_loss : float, default=0.01
@@ -111,11 +113,6 @@ class Targets:
         What candidates are compared by: ``auc``, ``logloss`` (lower is better), ``accuracy`` or ``balanced`` (accuracy,
         in the mean over the classes). For numbers ``r2``, or ``mae``, where lower is better; with several targets, the
         mean over them.
-
-    Raises
-    ------
-    ConfigurationError
-        When a target is out of range or no number.
 
     Examples
     --------

@@ -86,10 +86,7 @@ def kept_by_group(stored: Iterable[Any], ids: Sequence[Any], groups: Sequence[An
 def read_groups(path: str | os.PathLike[str], id: str, group: str, kind: type) -> tuple[list[Any], list[Any]]:
     """The columns of ids and of groups of a table; cells of a CSV as they are written, also empty ones.
 
-    Raises
-    ------
-    InputError
-        When a column is not there.
+    Raises InputError when a column is not there.
     """
     file = Path(path)
     if ".csv" not in file.suffixes:

@@ -199,12 +199,8 @@ def target_named(method: str) -> Target:
     A model with a schema is audited over encoded rows: a schema is public and the same for every row, so what it makes
     of a row is all that is learnt, and all that can be left of it. ``Target.schema`` is for ``rows_named``.
 
-    Raises
-    ------
-    ConfigurationError
-        When it is neither, or the model has another feature map, which no file holds.
-    StateFormatError, StoreError
-        When the file cannot be read.
+    Raises ConfigurationError when it is neither, or the model has another feature map, which no file holds. Raises
+    StateFormatError or StoreError when the file cannot be read.
     """
     if method in TARGETS or not os.path.exists(method):
         return target_of(method)
@@ -262,6 +258,8 @@ def rows_named(
 
     Of more than two classes it is the largest against the rest; of numbers to predict, those above the median.
 
+    Raises ConfigurationError, InputError or InputTypeError as the readers of tables do.
+
     Parameters
     ----------
     data : str
@@ -272,11 +270,6 @@ def rows_named(
         How many rows are wanted at most: ``margin`` has so many, and of sparse rows so many are drawn.
     schema : Schema, optional
         Encodes a raw table.
-
-    Raises
-    ------
-    ConfigurationError, InputError, InputTypeError
-        As the readers of tables do.
     """
     table = _table(data, label, id, ignore, most, schema)
     X: Any = table.numbers

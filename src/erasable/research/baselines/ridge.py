@@ -192,10 +192,8 @@ class RidgeFromSums(ClassifierMixin, BaseEstimator):
     def forget(self, X: Matrix, y: Array) -> None:
         """Subtract these rows, which the request brings with their labels.
 
-        Raises
-        ------
-        InputError
-            When a class would have fewer rows than none. A row that was never learnt is not noticed otherwise.
+        Raises InputError when a class would have fewer rows than none. A row that was never learnt is not noticed
+        otherwise.
         """
         X = X if sp.issparse(X) else np.asarray(X, dtype=np.float64)
         labels: list[Any] = pick(np.asarray(y), np.arange(len(y)))

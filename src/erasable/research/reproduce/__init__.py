@@ -54,6 +54,8 @@ def reproduce(
 ) -> Results:
     """Run an experiment and write its results, pictures and report into a folder.
 
+    Raises ConfigurationError or InputError before any long work, when the settings, the data or a method cannot work.
+
     Parameters
     ----------
     settings : Settings
@@ -72,11 +74,6 @@ def reproduce(
     -------
     dict
         What ``results.json`` holds.
-
-    Raises
-    ------
-    ConfigurationError, InputError
-        Before any long work, when the settings, the data or a method cannot work.
 
     Examples
     --------

@@ -39,6 +39,8 @@ def run_experiment(
 ) -> tuple[Settings, dict[str, Any]]:
     """Run an experiment, or what is left of it, and get the settings in full and all measurements.
 
+    Raises ConfigurationError before any long work: settings, data or a method cannot work.
+
     Parameters
     ----------
     settings : Settings
@@ -48,11 +50,6 @@ def run_experiment(
         Called with (what is being done, how much is done, how much there is).
     fresh : bool
         Pay no heed to measurements found there.
-
-    Raises
-    ------
-    ConfigurationError
-        Before any long work: settings, data or a method cannot work.
     """
     check(settings, tuple(METHODS))
     split = load(settings)

@@ -113,10 +113,8 @@ def check(settings: Settings, known_methods: tuple[str, ...]) -> None:
 def complete(settings: Settings, split: Split) -> Settings:
     """The settings with every default of the dataset filled in, checked against the data.
 
-    Raises
-    ------
-    ConfigurationError
-        When there are fewer rows to delete than asked for, fewer than two classes, or no subjects for their order.
+    Raises ConfigurationError when there are fewer rows to delete than asked for, fewer than two classes, or no subjects
+    for their order.
     """
     n = split.train.n_rows
     labels, counts = np.unique(split.train.y, return_counts=True)

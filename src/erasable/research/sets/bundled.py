@@ -14,10 +14,7 @@ _SHIPPED = {"breast_cancer": "load_breast_cancer", "digits": "load_digits", "iri
 def load_sklearn(name: str) -> Table:
     """A classification set that scikit-learn ships: ``breast_cancer``, ``digits``, ``iris`` or ``wine``.
 
-    Raises
-    ------
-    ConfigurationError
-        When the name is another one.
+    Raises ConfigurationError when the name is another one.
 
     Examples
     --------

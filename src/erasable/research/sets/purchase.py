@@ -34,6 +34,8 @@ def load_purchase(path: str | os.PathLike[str]) -> Split:
     scikit-learn at the time; the cluster with fewer items per row on average is -1, the other +1 (when equal, the one
     with the first row is -1). Nothing is written to disk.
 
+    Raises InputError or InputTypeError when a file is missing, damaged or of other content.
+
     Parameters
     ----------
     path : str or path
@@ -43,11 +45,6 @@ def load_purchase(path: str | os.PathLike[str]) -> Split:
     -------
     Split
         float32 rows in csr_arrays; 249,215 to train and 62,304 to test with, when the set is complete.
-
-    Raises
-    ------
-    InputError, InputTypeError
-        When a file is missing, damaged or of other content.
 
     Examples
     --------
@@ -124,6 +121,8 @@ def make_purchase_like(
     distribution, not of the rows: nothing is fitted, and the rule depends on the seed, ``n_features`` and ``n_tastes``
     alone. By default, 2-means on the rows agrees with these labels on 93% of them.
 
+    Raises ConfigurationError when a parameter cannot be used.
+
     Parameters
     ----------
     n_samples : int, default=311_519
@@ -139,11 +138,6 @@ def make_purchase_like(
     -------
     Table
         float32 rows in a csr_array, about 7% of the entries 1; labels -1 and +1, about as many of each.
-
-    Raises
-    ------
-    ConfigurationError
-        When a parameter cannot be used.
 
     Examples
     --------

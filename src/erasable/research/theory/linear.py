@@ -330,10 +330,7 @@ def regret(scores: Any, *, d: int, lam: float, kappa: float, delta: float) -> Bo
 def margins_of(name: str, values: Any) -> npt.NDArray[np.float64]:
     """Absolute values, ascending.
 
-    Raises
-    ------
-    InputError
-        When they are not one or more finite numbers in one dimension.
+    Raises InputError when they are not one or more finite numbers in one dimension.
     """
     s = np.asarray(values)
     if s.ndim != 1 or len(s) == 0 or s.dtype.kind not in "iuf" or not np.isfinite(s).all():

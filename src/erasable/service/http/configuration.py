@@ -92,10 +92,7 @@ def read_configuration(
 ) -> Configuration:
     """The given values, else those of the environment, else those of the file, else the defaults.
 
-    Raises
-    ------
-    ConfigurationError
-        When a name is not known, or a value cannot be used.
+    Raises ConfigurationError when a name is not known, or a value cannot be used.
     """
     values: dict[str, Any] = {}
     if path is not None:

@@ -146,15 +146,13 @@ router = APIRouter(prefix="/v2", tags=["OpenDSR"])
 class Signer:
     """Signs bodies with RSA (PKCS #1 v1.5, SHA-256). Receipts are signed with another key: Ed25519.
 
+    Raises ConfigurationError when they cannot be read, do not belong together, or the key is no RSA key of 2,048 bits
+    or more.
+
     Parameters
     ----------
     certificate, key : str or path
         PEM files: the certificate, followed by its chain, and its private key.
-
-    Raises
-    ------
-    ConfigurationError
-        When they cannot be read, do not belong together, or the key is no RSA key of 2,048 bits or more.
     """
 
     def __init__(self, certificate: str | os.PathLike[str], key: str | os.PathLike[str]) -> None:
