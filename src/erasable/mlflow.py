@@ -158,28 +158,15 @@ def load_model(model_uri: str, dst_path: str | None = None) -> Any:
 
 @dataclass(frozen=True)
 class Stale:
-    """A registered version that holds rows which the live model lacks.
+    """A registered version that holds rows which the live model lacks."""
 
-    Attributes
-    ----------
-    name, version : str
-        As the registry has them.
-    aliases : tuple of str
-        Names under which it may be in use.
-    core_rows : int
-        How many rows it stores.
-    rows_gone : int
-        How many of these are not in the live model.
-    digest : str
-        Of the version's state.
-    """
-
+    # name, version: as the registry has them.
     name: str
     version: str
-    aliases: tuple[str, ...]
-    core_rows: int
-    rows_gone: int
-    digest: str
+    aliases: tuple[str, ...]  # names under which it may be in use
+    core_rows: int  # how many rows it stores
+    rows_gone: int  # how many of these are not in the live model
+    digest: str  # of the version's state
 
 
 def stale(

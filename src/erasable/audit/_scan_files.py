@@ -201,27 +201,14 @@ class Tensor:
 
 @dataclass(frozen=True)
 class ModelHeader:
-    """The header of a file in our layout.
-
-    Attributes
-    ----------
-    meta : dict
-    tensors : dict of Tensor
-    data : int
-        Where the header ends.
-    size : int
-        Bytes of the file.
-    written : bytes
-        The header as it stands in the file, without its length.
-    text : bytes
-        Every text in the header, escapes undone: classes, names of features, descriptions. Numbers are left out.
-    """
+    """The header of a file in our layout."""
 
     meta: dict[str, Any]
     tensors: dict[str, Tensor]
-    data: int
-    size: int
-    written: bytes
+    data: int  # where the header ends
+    size: int  # bytes of the file
+    written: bytes  # the header as it stands in the file, without its length
+    # Every text in the header, escapes undone: classes, names of features, descriptions. Numbers are left out.
     text: bytes
 
     @property

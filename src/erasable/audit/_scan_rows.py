@@ -46,22 +46,13 @@ class RowType(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Encoding:
-    """Rows of the table in one encoding.
+    """Rows of the table in one encoding."""
 
-    Attributes
-    ----------
-    what : str
-        ``"float32 row"``, ``"float64 row"`` or ``"grid row"``.
-    rows : array of shape (k, columns), little endian
-    numbers : array of shape (k,)
-        The numbers of these rows in the table: some rows may not fit into an encoding.
-    sparse : bool
-        Whether ``rows`` are the values, or the columns, of the entries that are not zero: as many in each row.
-    """
-
-    what: str
-    rows: npt.NDArray[Any]
+    what: str  # ``"float32 row"``, ``"float64 row"`` or ``"grid row"``
+    rows: npt.NDArray[Any]  # of shape (k, columns), little endian
+    # of shape (k,): the numbers of these rows in the table: some rows may not fit into an encoding.
     numbers: npt.NDArray[np.intp]
+    # Whether ``rows`` are the values, or the columns, of the entries that are not zero: as many in each row.
     sparse: bool = False
 
     @property

@@ -83,29 +83,17 @@ def as_rows(given: Rows | Sequence[Any]) -> Rows:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The result of checking a definition.
-
-    Attributes
-    ----------
-    holds : bool
-    definition : str
-        The definition that was checked.
-    differing : tuple of str
-        The stored components that differ, by name; never their values.
-    rows, stored, gone, left : int
-        Rows of S, of S', of U, and those that the right-hand side was trained on.
-    note : str
-        How to read the result.
-    """
+    """The result of checking a definition."""
 
     holds: bool
-    definition: str
-    differing: tuple[str, ...]
+    definition: str  # the definition that was checked
+    differing: tuple[str, ...]  # the stored components that differ, by name; never their values
+    # rows, stored, gone, left: rows of S, of S', of U, and those that the right-hand side was trained on.
     rows: int
     stored: int
     gone: int
     left: int
-    note: str = ""
+    note: str = ""  # how to read the result
 
     def require(self) -> Verdict:
         """Return the verdict if it holds; else raise VerificationError, naming the components that differ."""
@@ -331,28 +319,15 @@ def _difficult() -> dict[str, Float64s]:
 
 @dataclass(frozen=True)
 class Stability:
-    """The result of a search for a set U that shows a core-set map to be unstable.
+    """The result of a search for a set U that shows a core-set map to be unstable."""
 
-    Attributes
-    ----------
-    holds : bool
-        Whether no U was found. If ``exhaustive``, that is a proof for these rows.
-    exhaustive : bool
-        Whether every U was tried.
-    tried : int
-        How many were tried, shrinking not counted.
-    core : int
-        Rows of C(S).
-    rows, gone, lost : array of positions, or None
-        A counterexample: with S the rows at ``rows``, in this order, and without those at ``gone``, the map no longer
-        selects those at ``lost``; if ``lost`` is empty, it selects the same rows in another order. No row of S and
-        none of U can be left out of the example.
-    """
-
-    holds: bool
-    exhaustive: bool
-    tried: int
-    core: int
+    holds: bool  # whether no U was found. If ``exhaustive``, that is a proof for these rows.
+    exhaustive: bool  # whether every U was tried
+    tried: int  # how many were tried, shrinking not counted
+    core: int  # rows of C(S)
+    # rows, gone, lost: A counterexample: with S the rows at ``rows``, in this order, and without those at ``gone``, the
+    # map no longer selects those at ``lost``; if ``lost`` is empty, it selects the same rows in another order. No row
+    # of S and none of U can be left out of the example.
     rows: Positions | None = None
     gone: Positions | None = None
     lost: Positions | None = None

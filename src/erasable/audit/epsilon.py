@@ -23,26 +23,14 @@ from erasable.validation import number_between, probability, seed, whole_number
 
 @dataclass(frozen=True)
 class EpsilonBound:
-    """A lower bound on epsilon, and the event that it comes from.
+    """A lower bound on epsilon, and the event that it comes from."""
 
-    Attributes
-    ----------
-    epsilon : float
-        The algorithm is not (smaller, delta)-indistinguishable, with this confidence. Zero says nothing.
-    delta, confidence : float
-    threshold : float
-        The event: a score at or above it, or below it.
-    above : bool
-        Which of the two.
-    first_hits, first_runs, second_hits, second_runs : int
-        How often it happened in the runs that were kept for counting.
-    """
-
-    epsilon: float
+    epsilon: float  # the algorithm is not (smaller, delta)-indistinguishable, with this confidence. Zero says nothing.
     delta: float
     confidence: float
-    threshold: float
-    above: bool
+    threshold: float  # the event: a score at or above it, or below it
+    above: bool  # which of the two
+    # first_hits, first_runs, second_hits, second_runs: how often it happened in the runs that were kept for counting.
     first_hits: int
     first_runs: int
     second_hits: int

@@ -55,51 +55,30 @@ _KIND = re.compile(r"urn:erasable:forget-receipt:v([1-9][0-9]{0,8})")
 
 @dataclass(frozen=True)
 class Receipt:
-    """The statement of a receipt.
+    """The statement of a receipt."""
 
-    Attributes
-    ----------
-    state_before : str or None
-        Digest of the state before the request, 64 hexadecimal digits. None leaves it out: a holder of the state
-        after could test guesses of the forgotten rows against it.
-    state_after : str
-        Digest of the state after the request.
-    guarantee : str
-        The model's ``Guarantee`` as text: the definition of unlearning that it meets, and what it assumes.
-    format_version : int
-        The format of the state.
-    requested_at, completed_at : datetime
-        With a time zone; seconds are kept. By the signer's clock, or as given by the caller.
-    request_id : str
-        The caller's name for the request: at most 128 printable ASCII characters, and no identity of anybody. By
-        default a random UUID. Not shown by ``repr``.
-    model : str or None
-        What the signer calls the model: one line of at most 255 printable characters, and no identity of anybody.
-    asked : Shape or None
-        A rough description of the identities in the request, which names nobody.
-    normalisation : mapping or None
-        The steps by which ids and subjects were normalised before they were compared, by role; empty if they were
-        compared character by character.
-    learner : TrainedLearner or None
-        For a model with a learner: what training it on the rows left gave, and with which library.
-    erasable_version : str
-        The software that forgot.
-    signatures : int
-        How many signatures the envelope carries. No part of what was signed, and not compared.
-    """
-
+    # Digest of the state before the request, 64 hexadecimal digits. None leaves it out: a holder of the state after
+    # could test guesses of the forgotten rows against it.
     state_before: str | None
-    state_after: str
-    guarantee: str
-    format_version: int
+    state_after: str  # digest of the state after the request
+    guarantee: str  # the model's ``Guarantee`` as text: the definition of unlearning that it meets, and what it assumes
+    format_version: int  # the format of the state
+    # requested_at, completed_at: with a time zone; seconds are kept. By the signer's clock, or as given by the caller.
     requested_at: datetime
     completed_at: datetime = field(default_factory=lambda: datetime.now(UTC))
+    # The caller's name for the request: at most 128 printable ASCII characters, and no identity of anybody. By default
+    # a random UUID. Not shown by ``repr``.
     request_id: str = field(default_factory=lambda: str(uuid.uuid4()), repr=False)
+    # What the signer calls the model: one line of at most 255 printable characters, and no identity of anybody.
     model: str | None = None
-    asked: Shape | None = None
+    asked: Shape | None = None  # a rough description of the identities in the request, which names nobody
+    # The steps by which ids and subjects were normalised before they were compared, by role; empty if they were
+    # compared character by character.
     normalisation: Spelling | None = field(default=None, hash=False)
+    # For a model with a learner: what training it on the rows left gave, and with which library.
     learner: TrainedLearner | None = None
-    erasable_version: str = field(default_factory=lambda: VERSION)
+    erasable_version: str = field(default_factory=lambda: VERSION)  # the software that forgot
+    # How many signatures the envelope carries. No part of what was signed, and not compared.
     signatures: int = field(default=1, compare=False)
 
     @property

@@ -51,27 +51,17 @@ _CROWDED = "too many near misses to look at all of them: look for fewer rows at 
 
 @dataclass(frozen=True)
 class Remain:
-    """Something of a row, at a place.
+    """Something of a row, at a place."""
 
-    Attributes
-    ----------
-    file : str
-        Path below the folder that was scanned.
-    offset, length : int
-        Which bytes of the file; of its path, or the row of a Parquet file and 1, depending on ``what``.
-    what : str
-        ``"grid row"``, ``"float32 row"``, ``"float64 row"``, ``"id"``, ``"subject"``, ``"cell"`` (a text of a raw
-        table), ``"number"`` (a feature, written out), any of the last four with ``" in a file name"`` or
-        ``" in Parquet"``, or ``"row in Parquet"``.
-    row : int
-        Number of the row in the table, counted from 0; the first if several are the same.
-    """
-
-    file: str
+    file: str  # path below the folder that was scanned
+    # offset, length: which bytes of the file; of its path, or the row of a Parquet file and 1, depending on ``what``.
     offset: int
     length: int
+    # ``"grid row"``, ``"float32 row"``, ``"float64 row"``, ``"id"``, ``"subject"``, ``"cell"`` (a text of a raw table),
+    # ``"number"`` (a feature, written out), any of the last four with ``" in a file name"`` or ``" in Parquet"``, or
+    # ``"row in Parquet"``.
     what: str
-    row: int
+    row: int  # number of the row in the table, counted from 0; the first if several are the same
 
 
 @dataclass(frozen=True)
@@ -84,49 +74,29 @@ class Unread:
 
 @dataclass(frozen=True)
 class ScanReport:
-    """What a scan found, and what it could not see. It holds no value and no id of a row.
+    """What a scan found, and what it could not see. It holds no value and no id of a row."""
 
-    Attributes
-    ----------
-    rows : int
-        Rows that were searched for.
-    files, bytes : int
-        Searched.
-    found : int
-        Remains in all; ``remains`` lists the first ten thousand.
-    remains : tuple of Remain
-    twins : tuple of Remain
-        Rows of models or Parquet files with the same features as a row searched for, under another id.
-    too_short : dict
-        How many ``"ids"`` and ``"subjects"`` are too short to be searched for as text, and how many ``"rows"`` have, in
-        some encoding, too few bytes that are not zero. Models are compared with these too. ``scan_for`` adds how many
-        ``"texts"`` and ``"numbers"`` are too short, and how many ``"cells"`` too many.
-    not_looked_into : tuple of str
-        Compressed files and archives: only their outer bytes were searched, and of Parquet files with nested columns
-        the other columns.
-    ids_only : tuple of str
-        Models whose rows are of another form than the table's (another number of features, a feature map): only their
-        ids and subjects were compared.
-    unreadable : tuple of Unread
-        Among them models whose rows could not be compared at all.
-    skipped : tuple of str
-        Left out on request: the table itself, and what ``exclude`` names.
-    links : int
-        Symbolic links, pipes, sockets and devices, which were not opened.
-    """
-
-    rows: int
+    rows: int  # rows that were searched for
+    # files, bytes: Searched.
     files: int
     bytes: int
-    found: int
+    found: int  # remains in all; ``remains`` lists the first ten thousand
     remains: tuple[Remain, ...]
+    # Rows of models or Parquet files with the same features as a row searched for, under another id.
     twins: tuple[Remain, ...]
+    # How many ``"ids"`` and ``"subjects"`` are too short to be searched for as text, and how many ``"rows"`` have, in
+    # some encoding, too few bytes that are not zero. Models are compared with these too. ``scan_for`` adds how many
+    # ``"texts"`` and ``"numbers"`` are too short, and how many ``"cells"`` too many.
     too_short: dict[str, int]
+    # Compressed files and archives: only their outer bytes were searched, and of Parquet files with nested columns the
+    # other columns.
     not_looked_into: tuple[str, ...]
+    # Models whose rows are of another form than the table's (another number of features, a feature map): only their ids
+    # and subjects were compared.
     ids_only: tuple[str, ...]
-    unreadable: tuple[Unread, ...]
-    skipped: tuple[str, ...]
-    links: int
+    unreadable: tuple[Unread, ...]  # among them models whose rows could not be compared at all
+    skipped: tuple[str, ...]  # left out on request: the table itself, and what ``exclude`` names
+    links: int  # symbolic links, pipes, sockets and devices, which were not opened
 
     @property
     def clean(self) -> bool:
@@ -145,22 +115,14 @@ class ScanReport:
 
 @dataclass(frozen=True)
 class ScanColumns:
-    """Names of the table's columns, to find the same ones in Parquet files.
+    """Names of the table's columns, to find the same ones in Parquet files."""
 
-    Attributes
-    ----------
-    features : sequence of str, optional
-        The columns of ``X``, in order. Parquet files that have all of them are compared in these columns.
-    id : str, optional
-        With it, a row under another id is known to be a twin.
-    subjects : sequence of str
-    raw : array of shape (n_rows, n), optional
-        The raw numbers of the rows, as models with a learner store them behind a schema.
-    """
-
+    # The columns of ``X``, in order. Parquet files that have all of them are compared in these columns.
     features: Sequence[str] | None = None
-    id: str | None = None
+    id: str | None = None  # with it, a row under another id is known to be a twin
     subjects: Sequence[str] = ()
+    # of shape (n_rows, n), optional: the raw numbers of the rows, as models with a learner store them behind a
+    # schema.
     raw: npt.NDArray[Any] | None = None
 
 

@@ -38,35 +38,18 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Figures:
-    """How well scores tell members from others.
+    """How well scores tell members from others."""
 
-    Attributes
-    ----------
-    advantage : Estimate
-        True less false alarms, at the threshold that was best on the other half of the rows.
-    auc : Estimate
-        Area under the ROC curve: the probability that a member scores above another; ties count one half.
-    power : dict from float to Estimate
-        The share of members recognised at a false alarm rate; a tie is broken by a coin.
-    roc : array of shape (n_points, 2)
-        False and true alarm rates, from (0, 0) to (1, 1).
-    pairs, others, rows : int
-        Scores in all, those of others, and the candidate rows they are of.
-    tied : bool
-        Whether all scores are equal: the attack saw nothing at all.
-    certain : bool
-        Whether more rows score as members above every other than chance puts there.
-    """
-
-    advantage: Estimate
-    auc: Estimate
-    power: dict[float, Estimate]
-    roc: Float64s
+    advantage: Estimate  # true less false alarms, at the threshold that was best on the other half of the rows
+    auc: Estimate  # area under the ROC curve: the probability that a member scores above another; ties count one half
+    power: dict[float, Estimate]  # the share of members recognised at a false alarm rate; a tie is broken by a coin
+    roc: Float64s  # of shape (n_points, 2): false and true alarm rates, from (0, 0) to (1, 1)
+    # pairs, others, rows: scores in all, those of others, and the candidate rows they are of.
     pairs: int
     others: int
     rows: int
-    tied: bool
-    certain: bool
+    tied: bool  # whether all scores are equal: the attack saw nothing at all
+    certain: bool  # whether more rows score as members above every other than chance puts there
 
     @property
     def at_chance(self) -> bool:

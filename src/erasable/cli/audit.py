@@ -1,4 +1,4 @@
-"""``erasable audit``: attack a method, or the method of a model file, and report what comes out."""
+"""``erasable audit``: attack a method, or the method of a model file, and report which attacks work."""
 
 from __future__ import annotations
 

@@ -25,7 +25,8 @@ def evidence(
     scan: Annotated[Path | None, typer.Option(help="The output of `erasable scan --json`.", metavar="JSON")] = None,
     audit: Annotated[Path | None, typer.Option(help="Results of an audit.", metavar="JSON")] = None,
     request_ids: Annotated[
-        bool, typer.Option("--request-ids", help="Also show request ids that are not random: none names anybody.")
+        bool,
+        typer.Option("--request-ids", help="Also show request ids that are not random, if none names a person."),
     ] = False,
     as_json: Json = False,
 ) -> None:

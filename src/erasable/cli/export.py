@@ -28,7 +28,7 @@ def export(
         str | None, typer.Option(help="What an ONNX graph takes: `float32` or `float64`. [default: float32]")
     ] = None,
     encoded: Annotated[
-        bool, typer.Option("--encoded", help="Take encoded rows, also where a graph could take the raw columns.")
+        bool, typer.Option("--encoded", help="Let the graph take encoded rows even if it could take the raw columns.")
     ] = False,
     timeout: Timeout = 60,
     as_json: Json = False,

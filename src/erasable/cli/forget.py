@@ -112,7 +112,7 @@ def forget(
     timeout: Timeout = 60,
     as_json: Json = False,
 ) -> None:
-    """Forget rows by id, or all rows of subjects. When the command has ended they are gone from the disk, too.
+    """Forget rows by id, or all rows of subjects. When the command ends, they are erased from the disk, too.
 
     Ids and subjects that the model does not hold are no error, so a request can be repeated, also after a kill or a
     loss of power: both leave a whole receipt or none. All names in one command cost one rewrite of each file. With

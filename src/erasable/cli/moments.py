@@ -29,7 +29,7 @@ def moments(
     ignore: IgnoredColumns = None,
     as_json: Json = False,
 ) -> None:
-    """Compute the second moments of a public table, which tell `learn --selection independent` what rows are unusual.
+    """Compute the second moments of a public table, which tell `learn --selection independent` which rows are unusual.
 
     The table must be public: moments become part of every model that is learnt with them, and they are never
     forgotten. Do not make them from rows that somebody may ask you to forget.

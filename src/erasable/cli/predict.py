@@ -71,7 +71,8 @@ def predict(
         str | None, typer.Option(help="Column of the row ids, to print them next to the predictions.")
     ] = None,
     label: Annotated[
-        str | None, typer.Option(help="Column of known labels, printed next to the predictions, which are scored.")
+        str | None,
+        typer.Option(help="Column of known labels: printed next to the predictions, and used to score them."),
     ] = None,
     target: Annotated[
         list[str] | None, typer.Option(help="For a regression: column of known numbers.", metavar="COLUMN")

@@ -22,7 +22,7 @@ def purge(
     trust_clock: Annotated[bool, typer.Option("--trust-clock", help=_TRUST)] = False,
     as_json: Json = False,
 ) -> None:
-    """Erase settled requests: their ids, kinds and times, and their receipts. Download the receipts before.
+    """Erase settled requests: their ids, kinds and times, and their receipts. Download the receipts first.
 
     For a service that is not running; a running one takes POST /v1/purge. Requests that still owe a receipt or a
     callback stay. A request with a purged id is a new one. A signed statement of the purge is kept in the ledger; a

@@ -47,7 +47,7 @@ class SettingOptions:
     methods: Annotated[
         str,
         typer.Option(
-            help="Which methods, separated by commas. [default: all, which are erasable, logistic (ours, with that "
+            help="Which methods, separated by commas. [default: all, which are erasable, logistic (the same with that "
             "loss), retrained, sums, sisa, newton, certified, subsample]",
             show_default=False,
         ),
@@ -58,17 +58,23 @@ class SettingOptions:
             help="The only class to delete. [default: with order `label` the first in sorted order, else all]"
         ),
     ] = None
-    kappa: Annotated[float | None, typer.Option(help="How much ours stores, 0 to 1. [default: by dataset]")] = None
-    capacity: Annotated[float | None, typer.Option(help="Our regulariser. [default: 1]")] = None
+    kappa: Annotated[
+        float | None, typer.Option(help="How much the methods of this package store, 0 to 1. [default: by dataset]")
+    ] = None
+    capacity: Annotated[float | None, typer.Option(help="Regulariser of the methods of this package. [default: 1]")] = (
+        None
+    )
     alpha: Annotated[float, typer.Option(help="Ridge regulariser of methods that train on all rows.")] = 1.0
     intercept: Annotated[
         str | None,
-        typer.Option(help="Which methods have one: all, none, peers (not ours). [default: none on margin, else all]"),
+        typer.Option(
+            help="Which methods have one: all, none, peers (all but ours). [default: none on margin, else all]"
+        ),
     ] = None
     shards: Annotated[str, typer.Option(help="What SISA trains on each shard: sgd, ridge.")] = "sgd"
     random_state: RandomState = 0
     repeats: Annotated[int, typer.Option(help="Repeats for the confidence bands.")] = 3
-    points: Annotated[int, typer.Option(help="How often to look at the accuracy.")] = 40
+    points: Annotated[int, typer.Option(help="How many times the accuracy is measured.")] = 40
     time_limit: Annotated[
         float, typer.Option(help="Seconds a method may take for requests one at a time; the rest is estimated.")
     ] = 240.0
@@ -76,7 +82,7 @@ class SettingOptions:
         bool,
         typer.Option(
             "--quick",
-            help="To see what comes out: a tenth of the rows of margin and purchase-like, at most 10,000 of a file, "
+            help="A trial run: a tenth of the rows of margin and purchase-like, at most 10,000 of a file, "
             "one repeat, few points.",
         ),
     ] = False
@@ -118,8 +124,8 @@ def reproduce(
 ) -> None:
     """Compare ways of forgetting, as in the paper, on its data or on yours.
 
-    Every method learns the same rows and then deletes the same ones, one request at a time and again in batches. What
-    comes out: the paper's tables next to the paper's own figures, accuracy curves, trade-offs, and `report.html`.
+    Every method learns the same rows and then deletes the same ones, one request at a time and again in batches. The
+    results: the paper's tables next to the paper's own figures, accuracy curves, trade-offs, and `report.html`.
 
     A run that was stopped continues where it was when started again with the same settings.
 

@@ -45,7 +45,7 @@ _Schema = Annotated[
 ]
 _Subjects = Annotated[
     list[str] | None,
-    typer.Option(metavar="COLUMN", help="Column of subjects of whom nothing should be left. Repeat it for several."),
+    typer.Option(metavar="COLUMN", help="Column of the subjects, who are searched for too. Repeat it for several."),
 ]
 _Excluded = Annotated[
     list[str] | None, typer.Option(help="Names or paths not to search, such as `*.parquet`. Repeat it for several.")

@@ -55,7 +55,9 @@ class DraftOptions:
     ] = None
     weight: Annotated[str | None, typer.Option(help="Column of the weights of rows.")] = None
     ignore: IgnoredColumns = None
-    k: Annotated[int, typer.Option("--k", min=1, help="Keep out of the draft what fewer subjects than this have.")] = 20
+    k: Annotated[
+        int, typer.Option("--k", min=1, help="Leave out of the draft whatever fewer subjects than this have.")
+    ] = 20
     crosses: Annotated[
         int | None,
         typer.Option(

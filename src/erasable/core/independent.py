@@ -48,19 +48,12 @@ Lattice = Grid | Points
 
 @dataclass(frozen=True)
 class Rarity:
-    """How unusual a row is, by public second moments of the columns.
+    """How unusual a row is, by public second moments of the columns."""
 
-    Attributes
-    ----------
-    exponents : tuple of int, optional
-        Column j has the second moment ``2**exponents[j]``.
-    matrix : bytes, optional
-        Second moments of pairs of columns, in float32, row by row: rarity is ``x'Wx``, or zero where that is negative,
-        with ``W`` their :func:`inverse_moments`. At most one of the two is given; without either, every row has rarity
-        one.
-    """
-
-    exponents: tuple[int, ...] | None = None
+    exponents: tuple[int, ...] | None = None  # column j has the second moment ``2**exponents[j]``
+    # Second moments of pairs of columns, in float32, row by row: rarity is ``x'Wx``, or zero where that is negative,
+    # with ``W`` their :func:`inverse_moments`. At most one of the two is given; without either, every row has rarity
+    # one.
     matrix: bytes | None = None
 
     def __post_init__(self) -> None:
@@ -316,30 +309,14 @@ def tilts_of(shares: tuple[float, ...], balance: float) -> tuple[tuple[float, ..
 
 @dataclass(frozen=True)
 class IndependentRule:
-    """The public constants by which each row is kept or not.
+    """The public constants by which each row is kept or not."""
 
-    Attributes
-    ----------
-    rate : float
-        In (0, 1]: about the share of all rows that is kept. At 1 every row is.
-    key : int
-        The key of the hashes, which is that of the order of rows.
-    rarity : Rarity
-        The public second moments of the columns.
-    mean_rarity : float
-        The public mean of the rarity of rows.
-    balance : float
-        0, 0.5 or 1: how much rows of rare classes are favoured.
-    class_shares : tuple of pairs, optional
-        Each class with its public share, sorted by class.
-    """
-
-    rate: float
-    key: int
-    rarity: Rarity = field(default_factory=Rarity)
-    mean_rarity: float = 1.0
-    balance: float = 0.0
-    class_shares: tuple[tuple[Label, float], ...] | None = None
+    rate: float  # in (0, 1]: about the share of all rows that is kept. At 1 every row is.
+    key: int  # the key of the hashes, which is that of the order of rows
+    rarity: Rarity = field(default_factory=Rarity)  # the public second moments of the columns
+    mean_rarity: float = 1.0  # the public mean of the rarity of rows
+    balance: float = 0.0  # 0, 0.5 or 1: how much rows of rare classes are favoured
+    class_shares: tuple[tuple[Label, float], ...] | None = None  # each class with its public share, sorted by class
 
     def __post_init__(self) -> None:
         if not 0.0 < self.rate <= 1.0:

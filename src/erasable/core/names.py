@@ -275,25 +275,14 @@ def doubt(text: str, steps: Iterable[str] = ()) -> str | None:
 
 @dataclass(frozen=True)
 class Shape:
-    """A rough description of the identities in a request: it shows that a list was typed as one name, and names nobody.
+    """A rough description of the identities in a request: it shows a list typed as one name, and names nobody."""
 
-    Attributes
-    ----------
-    identities : int
-        How many there are.
-    formats : tuple of str
-        How they are written.
-    characters : pair of int, or None
-        Between which lengths the raw ones are: 1 to 4, 5 to 8, 9 to 16 and so on, so that two names typed as one are
-        never in the range of the shorter, unless that is a single character. None where all are hashes.
-    kinds : tuple of str
-        The kinds of characters in the raw ones. Letters outside a to z count as other characters.
-    """
-
-    identities: int
-    formats: Steps
+    identities: int  # how many there are
+    formats: Steps  # how they are written
+    # Between which lengths the raw ones are: 1 to 4, 5 to 8, 9 to 16 and so on, so that two names typed as one are
+    # never in the range of the shorter, unless that is a single character. None where all are hashes.
     characters: tuple[int, int] | None
-    kinds: Steps
+    kinds: Steps  # the kinds of characters in the raw ones. Letters outside a to z count as other characters.
 
     @classmethod
     def of(cls, identities: Iterable[tuple[str, str]]) -> Self:

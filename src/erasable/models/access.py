@@ -43,37 +43,21 @@ _DIRECTION = "only the direction of a row is stored, all its values divided by o
 
 @dataclass(frozen=True, repr=False)
 class StoredRow:
-    """A core row of a person.
-
-    Attributes
-    ----------
-    id : int, str or bytes
-    label : bool, int, float or str; tuple of float
-        The label, or the targets of a regression.
-    weight : float
-        How much the row counts; 1 unless it was learnt with another weight.
-    other_subjects : int
-        How many subjects it has in addition to those in the request.
-    values : dict of float
-        By the names of the features where the model has them, otherwise by their numbers from 0; of rows that are
-        stored sparse, those that are not zero.
-    cells : dict of DecodedCell, or None
-        For a model with a schema, what these values say of each column of the raw table.
-    shown : dict of str
-        The values for people: of all numbers that round to the stored one, that with the fewest digits. So a cell that
-        held 0.3 is shown as 0.3.
-    shown_label : str
-        The label likewise.
-    """
+    """A core row of a person."""
 
     id: Key
-    label: Label | tuple[float, ...]
-    weight: float
-    other_subjects: int
+    label: Label | tuple[float, ...]  # the label, or the targets of a regression
+    weight: float  # how much the row counts; 1 unless it was learnt with another weight
+    other_subjects: int  # how many subjects it has in addition to those in the request
+    # By the names of the features where the model has them, otherwise by their numbers from 0; of rows that are stored
+    # sparse, those that are not zero.
     values: dict[str, float]
+    # For a model with a schema, what these values say of each column of the raw table.
     cells: dict[str, DecodedCell] | None = None
+    # The values for people: of all numbers that round to the stored one, that with the fewest digits. So a cell that
+    # held 0.3 is shown as 0.3.
     shown: dict[str, str] = field(default_factory=dict)
-    shown_label: str = ""
+    shown_label: str = ""  # the label likewise
 
     def as_json(self) -> dict[str, Any]:
         """Plain values for JSON; bytes in hexadecimal."""
@@ -88,25 +72,14 @@ class StoredRow:
 
 @dataclass(frozen=True, repr=False)
 class StoredRows:
-    """All rows that are stored of the people in a request.
+    """All rows that are stored of the people in a request."""
 
-    Attributes
-    ----------
-    requested, not_stored : int
-        Ids and subjects that were named, and how many of them no stored row has.
-    rows : list of StoredRow
-        In learning order; empty where nothing is stored.
-    values_are : str
-        What the values say of the row that came.
-    has_subjects : bool
-        Whether any stored row has a subject: if none has, nobody can be found by subject.
-    """
-
+    # requested, not_stored: ids and subjects that were named, and how many of them no stored row has.
     requested: int
     not_stored: int
-    rows: list[StoredRow]
-    values_are: str
-    has_subjects: bool
+    rows: list[StoredRow]  # in learning order; empty where nothing is stored
+    values_are: str  # what the values say of the row that came
+    has_subjects: bool  # whether any stored row has a subject: if none has, nobody can be found by subject
 
     def as_json(self) -> dict[str, Any]:
         """Plain values for JSON."""

@@ -53,29 +53,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Configuration:
-    """The part of a state that does not depend on rows.
+    """The part of a state that does not depend on rows."""
 
-    Attributes
-    ----------
-    selection : Selection
-        Which rows are kept, and how they are stored. Selections differ in their parameters, hence the loose type.
-    head : Head
-        What is computed from them.
-    classes : tuple, optional
-        Sorted; None if the classes are those of the core rows.
-    feature_names : tuple of str, optional
-        The names of the columns of the input.
-    feature_map : str, optional
-        The description, as canonical JSON, of the map that rows pass through first.
-    order_key : int, optional
-        The key of the hashes in whose order rows are decided; None if rows are decided in the given order.
-    """
-
+    # Which rows are kept, and how they are stored. Selections differ in their parameters, hence the loose type.
     selection: Any
-    head: Any
-    classes: tuple[Label, ...] | None = None
-    feature_names: tuple[str, ...] | None = None
-    feature_map: str | None = None
+    head: Any  # what is computed from them
+    classes: tuple[Label, ...] | None = None  # sorted; None if the classes are those of the core rows
+    feature_names: tuple[str, ...] | None = None  # the names of the columns of the input
+    feature_map: str | None = None  # the description, as canonical JSON, of the map that rows pass through first
+    # The key of the hashes in whose order rows are decided; None if rows are decided in the given order.
     order_key: int | None = None
 
     def __post_init__(self) -> None:

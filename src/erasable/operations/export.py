@@ -32,31 +32,17 @@ _ONNX_START = b"\x08"  # the tag of the first field, ir_version
 
 @dataclass(frozen=True)
 class ExportReport:
-    """The file that was written.
-
-    Attributes
-    ----------
-    path : str
-    form : str
-        ``"onnx"`` or ``"safetensors"``.
-    digest : str
-        The state digest in the file.
-    bytes : int
-        The size of the file.
-    schema : str or None
-        The file with the schema, if the model has one: the weights act on the columns that it encodes.
-    takes : str or None
-        For a model with a schema: ``"raw columns"``, one input for each column of the table, or ``"encoded rows"``.
-    encoded_for : tuple of str
-        The columns because of which an ONNX graph cannot take raw columns: they need hashes or a calendar.
-    """
+    """The file that was written."""
 
     path: str
-    form: str
-    digest: str
-    bytes: int
+    form: str  # ``"onnx"`` or ``"safetensors"``
+    digest: str  # the state digest in the file
+    bytes: int  # the size of the file
+    # The file with the schema, if the model has one: the weights act on the columns that it encodes.
     schema: str | None = None
+    # For a model with a schema: ``"raw columns"``, one input for each column of the table, or ``"encoded rows"``.
     takes: str | None = None
+    # The columns because of which an ONNX graph cannot take raw columns: they need hashes or a calendar.
     encoded_for: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:

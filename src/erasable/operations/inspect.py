@@ -33,61 +33,38 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Inspection:
-    """Configuration, size and digest of a model file.
+    """Configuration, size and digest of a model file."""
 
-    Attributes
-    ----------
-    kind : str
-        The kind of model.
-    format, version : str and int
-        The format of the file.
-    digest : str
-        SHA-256 of the state; also of the file, unless there are several.
-    core_rows, features, classes : int
-        The number of each.
-    target_ranges : list of pairs of float, or None
-        The ranges of the targets of a regression; None for a classifier.
-    ids, subjects : str or None
-        Their type; None if there are none.
-    rows_without_subject : int
-        The number of core rows without a subject: only their ids name them.
-    layout : str
-        ``"sparse"`` if only the nonzero values of each row are stored, otherwise ``"dense"``.
-    bytes : int
-        The size of the file, or of all files together.
-    files : int
-        The number of files.
-    capacity, threshold, gamma : float or None
-        As in the configuration, there in hexadecimal; None if the model has none, or it is infinite. The capacity is
-        stored in units of a grid, so it may differ from the given one in the last digits. Gamma is that of kernels.
-    stored_share : float or None
-        Core rows divided by the number of rows learnt, if the caller gave that number: the file does not keep it.
-    configuration : dict
-        All fixed parameters, as in the header; floats are hexadecimal, so that nothing is rounded.
-    rows : list of dict, or None
-        Id, subject and label, or targets, of each core row, in learning order, if they were asked for; several subjects
-        of a row are a list.
-    """
-
-    kind: str
+    kind: str  # the kind of model
+    # format, version: the format of the file.
     format: str
     version: int
-    digest: str
+    digest: str  # SHA-256 of the state; also of the file, unless there are several
+    # core_rows, features, classes: the number of each.
     core_rows: int
     features: int
     classes: int
+    # ids, subjects: their type; None if there are none.
     ids: str | None
     subjects: str | None
-    rows_without_subject: int
-    layout: str
-    bytes: int
-    files: int
+    rows_without_subject: int  # the number of core rows without a subject: only their ids name them
+    layout: str  # ``"sparse"`` if only the nonzero values of each row are stored, otherwise ``"dense"``
+    bytes: int  # the size of the file, or of all files together
+    files: int  # the number of files
+    # capacity, threshold, gamma: as in the configuration, there in hexadecimal; None if the model has none, or it is
+    # infinite. The capacity is stored in units of a grid, so it may differ from the given one in the last digits. Gamma
+    # is that of kernels.
     capacity: float | None
     threshold: float | None
     gamma: float | None
+    # Core rows divided by the number of rows learnt, if the caller gave that number: the file does not keep it.
     stored_share: float | None
+    # All fixed parameters, as in the header; floats are hexadecimal, so that nothing is rounded.
     configuration: dict[str, Any]
+    # Id, subject and label, or targets, of each core row, in learning order, if they were asked for; several subjects
+    # of a row are a list.
     rows: list[dict[str, Any]] | None = None
+    # The ranges of the targets of a regression; None for a classifier.
     target_ranges: list[tuple[float, float]] | None = None
 
     def as_json(self) -> dict[str, Any]:

@@ -135,36 +135,20 @@ class Columns:
 
 @dataclass(frozen=True)
 class TableLearnt:
-    """The result of learning a table.
-
-    Attributes
-    ----------
-    report : LearnReport
-    bytes : int
-        The size of the model file.
-    score : Scores, RegressionScores or None
-        Of rows of this table, predicted before they were learnt. With ``order="hashed"``, these are rows of the last
-        eighth that fit a sixteenth of the budget, predicted by the model of all rows before them; with
-        ``order="given"``, those after the last doubling of the number of rows. So it estimates the quality on new
-        rows, from somewhat fewer rows than were learnt. None if fewer than 50 rows could be scored, or no score was
-        asked for. No file keeps it.
-    test : Scores, RegressionScores or None
-        Of the rows of the test table, predicted by the model as it is now.
-    warnings : list of str
-        What makes the model weak: a class with few core rows or none; predictions no better than a constant.
-    hints : list of str
-        What to change if most rows were stored, or next to none, or if the rows come sorted.
-    encoding : EncodingReport or None
-        With a schema: how many cells were missing, unknown, unparsable or clipped.
-    """
+    """The result of learning a table."""
 
     report: LearnReport
-    bytes: int
+    bytes: int  # the size of the model file
+    # Of rows of this table, predicted before they were learnt. With ``order="hashed"``, these are rows of the last
+    # eighth that fit a sixteenth of the budget, predicted by the model of all rows before them; with ``order="given"``,
+    # those after the last doubling of the number of rows. So it estimates the quality on new rows, from somewhat fewer
+    # rows than were learnt. None if fewer than 50 rows could be scored, or no score was asked for. No file keeps it.
     score: Scores | RegressionScores | None
-    test: Scores | RegressionScores | None
+    test: Scores | RegressionScores | None  # of the rows of the test table, predicted by the model as it is now
+    # What makes the model weak: a class with few core rows or none; predictions no better than a constant.
     warnings: list[str]
-    hints: list[str]
-    encoding: EncodingReport | None = None
+    hints: list[str]  # what to change if most rows were stored, or next to none, or if the rows come sorted
+    encoding: EncodingReport | None = None  # with a schema: how many cells were missing, unknown, unparsable or clipped
 
 
 def learn_table(

@@ -58,18 +58,10 @@ Prepare = Callable[[Model | None], tuple[Iterable[Any], Any]]
 
 @dataclass(frozen=True)
 class LearnOptions:
-    """How rows enter a model file.
+    """How rows enter a model file."""
 
-    Attributes
-    ----------
-    skip_known, replace, allow_no_subject, mode, budget_bytes, suppressed, engine, progress
-        As in ``ModelFile.learn``.
-    reading : callable, optional
-        Called with the number of rows read in the first pass of a new model, before any of them is decided.
-    ahead : callable, optional
-        Called with a model and rows that it has not learnt yet; see ``erasable.models.passes``.
-    """
-
+    # skip_known, replace, allow_no_subject, mode, budget_bytes, suppressed, engine, progress: as in
+    # ``ModelFile.learn``.
     skip_known: bool = False
     replace: bool = False
     allow_no_subject: bool = False
@@ -78,7 +70,9 @@ class LearnOptions:
     suppressed: Suppressed | None = None
     engine: object = None
     progress: Callable[[int], None] | None = None
+    # Called with the number of rows read in the first pass of a new model, before any of them is decided.
     reading: Callable[[int], None] | None = None
+    # Called with a model and rows that it has not learnt yet; see ``erasable.models.passes``.
     ahead: Ahead | None = None
 
     def __post_init__(self) -> None:

@@ -22,21 +22,13 @@ _NPY = b"\x93NUMPY"
 
 @dataclass(frozen=True)
 class TableMoments:
-    """Second moments of the features of a table, each row divided by its norm.
+    """Second moments of the features of a table, each row divided by its norm."""
 
-    Attributes
-    ----------
-    moments : array of shape (n_features,) or (n_features, n_features)
-        For the parameter ``moments`` of ``ErasableClassifier`` and ``ErasableRegressor``.
-    rows : int
-        The number of rows.
-    raised : int
-        Features that are zero in every row; they have the smallest moment of the others.
-    """
-
+    # of shape (n_features,) or (n_features, n_features): for the parameter ``moments`` of ``ErasableClassifier``
+    # and ``ErasableRegressor``.
     moments: Float64s
-    rows: int
-    raised: int
+    rows: int  # the number of rows
+    raised: int  # features that are zero in every row; they have the smallest moment of the others
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the moments to a .npy file; ConfigurationError if the path is an existing file of another kind."""

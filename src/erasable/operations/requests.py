@@ -33,23 +33,13 @@ _WHOLE = re.compile(r"-?[0-9]{1,40}")
 
 @dataclass(frozen=True)
 class Names:
-    """Ids or subjects as people write them: texts, and files of texts. The model determines their type.
-
-    Attributes
-    ----------
-    texts : list of str
-    files : list of str or path
-        Paths as in ``erasable.tables.read_keys``, or patterns as in ``erasable.tables.files_of``.
-    column : str, optional
-        The column of these files.
-    called : str
-        What errors call them.
-    """
+    """Ids or subjects as people write them: texts, and files of texts. The model determines their type."""
 
     texts: tuple[str, ...] = ()
+    # Paths as in ``erasable.tables.read_keys``, or patterns as in ``erasable.tables.files_of``.
     files: tuple[str | os.PathLike[str], ...] = ()
-    column: str | None = None
-    called: str = "names"
+    column: str | None = None  # the column of these files
+    called: str = "names"  # what errors call them
 
     def of(self, kind: type | None, steps: Steps = ()) -> list[Any] | None:
         """Return the names as keys of type ``kind``, or None if there are none.

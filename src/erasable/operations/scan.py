@@ -150,19 +150,13 @@ def _headers(folder: Path) -> Iterator[dict[str, Any]]:
 
 @dataclass
 class IdentifyingCells:
-    """Cells to search for as text, and how many are left out.
-
-    Attributes
-    ----------
-    texts, numbers : lists of (row, text)
-        Numbers in all their spellings.
-    left_out : dict
-        How many ``"texts"`` and ``"numbers"`` are too short, and how many ``"cells"`` are too many.
-    """
+    """Cells to search for as text, and how many are left out."""
 
     n_rows: int
+    # texts, numbers: numbers in all their spellings.
     texts: list[tuple[int, str]] = field(default_factory=list)
     numbers: list[tuple[int, str]] = field(default_factory=list)
+    # How many ``"texts"`` and ``"numbers"`` are too short, and how many ``"cells"`` are too many.
     left_out: dict[str, int] = field(default_factory=lambda: {"texts": 0, "numbers": 0, "cells": 0})
 
     def __post_init__(self) -> None:

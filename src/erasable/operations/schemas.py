@@ -134,30 +134,16 @@ def write_schema(
 
 @dataclass(frozen=True)
 class ColumnSummary:
-    """A column of a table, as it was read.
-
-    Attributes
-    ----------
-    name : str
-    holds : str
-        The type of its cells; for texts also what all of them can be read as.
-    different : int or None
-        How many different cells there are, by their canonical texts; for lists of numbers, how many different lengths.
-        None for columns that cannot be features.
-    missing : int
-        Cells that are missing, by the default spellings.
-    kind : str
-        The kind that a draft would give the column; empty where there are too few rows for one.
-    cells : tuple of str
-        The first cells.
-    """
+    """A column of a table, as it was read."""
 
     name: str
-    holds: str
+    holds: str  # the type of its cells; for texts also what all of them can be read as
+    # How many different cells there are, by their canonical texts; for lists of numbers, how many different lengths.
+    # None for columns that cannot be features.
     different: int | None
-    missing: int
-    kind: str
-    cells: tuple[str, ...]
+    missing: int  # cells that are missing, by the default spellings
+    kind: str  # the kind that a draft would give the column; empty where there are too few rows for one
+    cells: tuple[str, ...]  # the first cells
 
 
 def summarize_table(source: Any, *, k: int = 20, dialect: Dialect | None = None) -> list[ColumnSummary]:
@@ -192,18 +178,11 @@ def summarize_table(source: Any, *, k: int = 20, dialect: Dialect | None = None)
 
 @dataclass(frozen=True)
 class TableCheck:
-    """How a table fits a schema.
+    """How a table fits a schema."""
 
-    Attributes
-    ----------
-    report : EncodingReport
-        How many cells would be missing, unknown, unparsable or clipped, and which columns the schema does not name.
-    absent : tuple of str
-        Columns with a role that the table lacks: learning needs them, predicting does not.
-    """
-
+    # How many cells would be missing, unknown, unparsable or clipped, and which columns the schema does not name.
     report: EncodingReport
-    absent: tuple[str, ...]
+    absent: tuple[str, ...]  # columns with a role that the table lacks: learning needs them, predicting does not
 
 
 def check_table(

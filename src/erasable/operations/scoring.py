@@ -27,43 +27,24 @@ _NEAR_CHANCE = 0.1  # balanced accuracy that is closer to chance than this, of t
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """Scores of the predictions of a classifier.
+    """Scores of the predictions of a classifier."""
 
-    Attributes
-    ----------
-    rows : int
-        The number of rows scored.
-    accuracy : float
-        Share of rows whose label was predicted.
-    largest_share : float
-        Share of the largest class among these rows: the accuracy of always predicting it.
-    balanced_accuracy : float
-        Mean over the classes among these rows of the share predicted correctly: 1 / classes for a constant.
-    auc : float or None
-        Area under the ROC curve, each class against the rest, averaged over the classes among these rows. None if
-        there is only one class.
-    log_loss : float
-        Mean of minus the logarithm of the probability of the label; probabilities are clipped from below at 2.2e-16,
-        as in scikit-learn, so a label that was impossible costs 36.
-    log_loss_of_shares : float
-        The same for the best constant: the shares of the classes among these rows.
-    unknown_labels : int
-        The number of rows whose label is none of the model's classes: no prediction could be right.
-    classes : tuple
-        The classes of the model, then the unknown labels.
-    confusion : array of shape (n_classes, n_classes), int64
-        The number of rows of each class (row) predicted as each class (column).
-    """
-
-    rows: int
-    accuracy: float
-    largest_share: float
+    rows: int  # the number of rows scored
+    accuracy: float  # share of rows whose label was predicted
+    largest_share: float  # share of the largest class among these rows: the accuracy of always predicting it
+    # Mean over the classes among these rows of the share predicted correctly: 1 / classes for a constant.
     balanced_accuracy: float
+    # Area under the ROC curve, each class against the rest, averaged over the classes among these rows. None if there
+    # is only one class.
     auc: float | None
+    # Mean of minus the logarithm of the probability of the label; probabilities are clipped from below at 2.2e-16, as
+    # in scikit-learn, so a label that was impossible costs 36.
     log_loss: float
-    log_loss_of_shares: float
-    unknown_labels: int
-    classes: tuple[Any, ...]
+    log_loss_of_shares: float  # the same for the best constant: the shares of the classes among these rows
+    unknown_labels: int  # the number of rows whose label is none of the model's classes: no prediction could be right
+    classes: tuple[Any, ...]  # the classes of the model, then the unknown labels
+    # of shape (n_classes, n_classes), int64: The number of rows of each class (row) predicted as each class
+    # (column).
     confusion: npt.NDArray[np.int64]
 
     @property
@@ -132,20 +113,14 @@ class Scores:
 
 @dataclass(frozen=True)
 class RegressionScores:
-    """Scores of predicted numbers.
-
-    Attributes
-    ----------
-    rows : int
-    r2 : float or None
-        Share of the variance explained: 0 for the mean of these rows, 1 at best; averaged over several targets. None
-        if undefined: for fewer than two rows, or a target that never varies.
-    mean_absolute_error, mean_absolute_error_of_mean, mean_absolute_error_of_median : float
-        Of the predictions, and of always predicting the mean, or the median, of these rows.
-    """
+    """Scores of predicted numbers."""
 
     rows: int
+    # Share of the variance explained: 0 for the mean of these rows, 1 at best; averaged over several targets. None if
+    # undefined: for fewer than two rows, or a target that never varies.
     r2: float | None
+    # mean_absolute_error, mean_absolute_error_of_mean, mean_absolute_error_of_median: of the predictions, and of always
+    # predicting the mean, or the median, of these rows.
     mean_absolute_error: float
     mean_absolute_error_of_mean: float
     mean_absolute_error_of_median: float

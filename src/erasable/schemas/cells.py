@@ -74,27 +74,16 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Cells:
-    """The cells of one column.
+    """The cells of one column."""
 
-    Attributes
-    ----------
-    kind : Kind
-        The form of the values.
-    values : list of str or None, or array
-        Texts as given; numbers of any NumPy type, NaN where missing; seconds since 1970 (UTC where a zone is known) or
-        since midnight, ``NO_TIME`` where missing; vectors as rows of float64, or a list of them, with None.
-    inverse : array of int, optional
-        For each row the position of its cell in ``values``; without it, there is one value per row.
-    missing : array of bool, optional
-        Which numbers or vectors are missing, where the values do not show it.
-    holds : frozenset of str
-        The original kinds of the cells, where some that are not texts are written as texts.
-    """
-
-    kind: str
+    kind: str  # the form of the values
+    # Texts as given; numbers of any NumPy type, NaN where missing; seconds since 1970 (UTC where a zone is known) or
+    # since midnight, ``NO_TIME`` where missing; vectors as rows of float64, or a list of them, with None.
     values: Any
+    # For each row the position of its cell in ``values``; without it, there is one value per row.
     inverse: Array | None = None
-    missing: Booleans | None = None
+    missing: Booleans | None = None  # which numbers or vectors are missing, where the values do not show it
+    # The original kinds of the cells, where some that are not texts are written as texts.
     holds: frozenset[str] = frozenset()
 
     def __len__(self) -> int:

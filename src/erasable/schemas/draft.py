@@ -43,30 +43,18 @@ Entry = tuple[str, str, Any]
 
 @dataclass(frozen=True)
 class Draft:
-    """A schema that was drafted from rows, and how firmly each of its entries stands.
-
-    Attributes
-    ----------
-    schema : Schema
-    margins : mapping of (column, entry, value) to number
-        How many subjects would have to be absent, at least, for the entry to change; infinity where nothing can change
-        it. Entries are "kind", "indicator", "parts", "years", "classes", "range", "bins" and "encoding", with None, and
-        each "edge" and "value". To be shown, not stored: they say more about the rows than the schema does.
-    k : int
-    bins : int
-        About how many bins numbers have.
-    notes : mapping of column to text
-        What was decided for each column, and what to do about it.
-    crosses, suggested : sequences of ProposedCross
-        The crosses of the schema, and those that stand in its file as comments. How much they helped is to be shown,
-        not stored.
-    """
+    """A schema that was drafted from rows, and how firmly each of its entries stands."""
 
     schema: Schema
+    # How many subjects would have to be absent, at least, for the entry to change; infinity where nothing can change
+    # it. Entries are "kind", "indicator", "parts", "years", "classes", "range", "bins" and "encoding", with None, and
+    # each "edge" and "value". To be shown, not stored: they say more about the rows than the schema does.
     margins: Mapping[Entry, float]
     k: int
-    bins: int = 8
-    notes: Mapping[str, str] = field(default_factory=dict)
+    bins: int = 8  # about how many bins numbers have
+    notes: Mapping[str, str] = field(default_factory=dict)  # what was decided for each column, and what to do about it
+    # crosses, suggested: the crosses of the schema, and those that stand in its file as comments. How much they helped
+    # is to be shown, not stored.
     crosses: Sequence[ProposedCross] = ()
     suggested: Sequence[ProposedCross] = ()
 

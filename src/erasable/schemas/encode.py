@@ -187,24 +187,12 @@ def _nearest_step(x: float, low: float, high: float, *, shifted: bool) -> int:
 
 @dataclass
 class Features:
-    """The features of the distinct cells of a column.
+    """The features of the distinct cells of a column."""
 
-    Attributes
-    ----------
-    entries : list of Entry
-        At most one feature of each cell per entry.
-    flags : dict
-        Which cells are missing, unknown, and so on.
-    rows : csr_array, optional
-        The first features of a column of texts, which have too many for entries.
-    codes : array of int, optional
-        The code of each cell, -1 where it has none: what crosses are made of.
-    """
-
-    entries: list[Entry]
-    flags: Flags = field(default_factory=dict)
-    rows: Any = None
-    codes: Integers | None = None
+    entries: list[Entry]  # at most one feature of each cell per entry
+    flags: Flags = field(default_factory=dict)  # which cells are missing, unknown, and so on
+    rows: Any = None  # the first features of a column of texts, which have too many for entries
+    codes: Integers | None = None  # the code of each cell, -1 where it has none: what crosses are made of
 
     def counts(self, inverse: Integers | None) -> dict[str, int]:
         """How many rows have a cell that is missing, unknown, and so on."""
@@ -270,20 +258,13 @@ class EncodingReport:
     """How many cells were missing, unknown, unparsable or clipped, by column: counts, never cells.
 
     Reports of blocks add up to that of the whole table.
-
-    Attributes
-    ----------
-    n_rows : int
-    counts : mapping of column to mapping of str to int
-        For each column with any, how many cells were "missing", "unknown" (not listed), "unparsable" (no number, date,
-        time or vector) and "clipped" (beyond the range).
-    extra : tuple of str
-        Columns of the table that the schema does not name. They were ignored.
     """
 
     n_rows: int
+    # For each column with any, how many cells were "missing", "unknown" (not listed), "unparsable" (no number, date,
+    # time or vector) and "clipped" (beyond the range).
     counts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    extra: tuple[str, ...] = ()
+    extra: tuple[str, ...] = ()  # columns of the table that the schema does not name. They were ignored.
 
     def __post_init__(self) -> None:
         kept = {c: {w: n for w in COUNTS if (n := found.get(w, 0))} for c, found in self.counts.items()}

@@ -87,31 +87,18 @@ _BALANCED = {"class_weight": _word(None, "balanced")}
 
 @dataclass(frozen=True)
 class AllowedLearner:
-    """A learner of a library.
+    """A learner of a library."""
 
-    Attributes
-    ----------
-    library : str
-        The package that has it, as it is imported and installed.
-    module, classifier, regressor : str or None
-        Where its estimators are; None where there is none of a kind.
-    sees_raw : bool
-        Whether it sees rows as they were read, which trees do; otherwise rows as they are selected.
-    several_targets : bool
-        Whether its regressor predicts several numbers.
-    size : str or None
-        The parameter that says how many trees or rounds there are, which a trial makes small.
-    shared, classifying, regressing : dict of Parameter
-        Parameters of both estimators, and of one of them.
-    """
-
-    library: str
+    library: str  # the package that has it, as it is imported and installed
+    # module, classifier, regressor: where its estimators are; None where there is none of a kind.
     module: str
     classifier: str | None
     regressor: str | None
-    sees_raw: bool = True
-    several_targets: bool = False
+    sees_raw: bool = True  # whether it sees rows as they were read, which trees do; otherwise rows as they are selected
+    several_targets: bool = False  # whether its regressor predicts several numbers
+    # The parameter that says how many trees or rounds there are, which a trial makes small.
     size: str | None = "n_estimators"
+    # shared, classifying, regressing: parameters of both estimators, and of one of them.
     shared: Mapping[str, Parameter] = field(default_factory=dict)
     classifying: Mapping[str, Parameter] = field(default_factory=dict)
     regressing: Mapping[str, Parameter] = field(default_factory=dict)

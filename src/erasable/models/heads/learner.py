@@ -55,18 +55,10 @@ class FittedLearner(Protocol):
 
 @dataclass(frozen=True)
 class Learner(Head):
-    """A classifier of the allow-list, trained on the core rows.
+    """A classifier of the allow-list, trained on the core rows."""
 
-    Attributes
-    ----------
-    learner : str
-        Its name.
-    parameters : tuple of (str, value)
-        Those that differ from the defaults of the list, sorted by name.
-    """
-
-    learner: str
-    parameters: tuple[tuple[str, Any], ...] = ()
+    learner: str  # its name
+    parameters: tuple[tuple[str, Any], ...] = ()  # those that differ from the defaults of the list, sorted by name
 
     NAME: ClassVar[str] = "named-learner"
     takes_weights = True

@@ -32,17 +32,10 @@ MOST_COLUMNS = 2**13  # raw numbers of a row: each takes eight bytes
 
 @dataclass(frozen=True)
 class RawColumns:
-    """The raw numbers of a row.
+    """The raw numbers of a row."""
 
-    Attributes
-    ----------
-    n : int
-        How many there are.
-    schema : Schema, optional
-        What reads them from the cells of a table; without one they are the numbers of an array.
-    """
-
-    n: int
+    n: int  # how many there are
+    # What reads them from the cells of a table; without one they are the numbers of an array.
     schema: Schema | None = None
 
     def __post_init__(self) -> None:

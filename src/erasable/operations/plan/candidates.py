@@ -130,21 +130,12 @@ class Trial:
 
 @dataclass(frozen=True)
 class SelectionScore:
-    """One of both selections at about the storage of what is recommended, with the same head.
-
-    Attributes
-    ----------
-    parameters : dict
-    stored_share : float
-    scores : dict
-        Every metric on rows not learnt, in the mean over a few divisions.
-    after : dict
-        The metric of the targets after each of several deletions, in words; None if no row was left.
-    """
+    """One of both selections at about the storage of what is recommended, with the same head."""
 
     parameters: Parameters
     stored_share: float
-    scores: dict[str, float]
+    scores: dict[str, float]  # every metric on rows not learnt, in the mean over a few divisions
+    # The metric of the targets after each of several deletions, in words; None if no row was left.
     after: dict[str, float | None]
 
 

@@ -34,33 +34,18 @@ _CONFIDENCE = 0.8
 
 @dataclass(frozen=True)
 class Survival:
-    """Deletions until the tolerated loss is reached, from simulations.
+    """Deletions until the tolerated loss is reached, from simulations."""
 
-    Attributes
-    ----------
-    deletions : int, optional
-        Where the mean loss over all runs first reaches the tolerance, whatever it does after that. None: not within
-        ``limit``.
-    low, high : int, optional
-        80% confidence band of that number, from resampling the runs. None: not within ``limit``.
-    limit : int
-        How many could be deleted at most: all rows, rows of the class, subjects or core rows.
-    rows : int, optional
-        Rows that those deletions remove, where a deletion is a subject.
-    unit : str
-        What a deletion is: ``rows``, ``subjects`` or ``core rows``.
-    runs : int
-        Simulated sequences of deletions.
-    curve : tuple of (deletions, mean loss)
-    """
-
+    # Where the mean loss over all runs first reaches the tolerance, whatever it does after that. None: not within
+    # ``limit``.
     deletions: int | None
+    # low, high: 80% confidence band of that number, from resampling the runs. None: not within ``limit``.
     low: int | None
     high: int | None
-    limit: int
-    rows: int | None
-    unit: str
-    runs: int
+    limit: int  # how many could be deleted at most: all rows, rows of the class, subjects or core rows
+    rows: int | None  # rows that those deletions remove, where a deletion is a subject
+    unit: str  # what a deletion is: ``rows``, ``subjects`` or ``core rows``
+    runs: int  # simulated sequences of deletions
     curve: tuple[tuple[int, float], ...]
 
     @property

@@ -35,52 +35,31 @@ _DELETED = {
 
 @dataclass(frozen=True)
 class Plan:
-    """Recommended parameters and what to expect of them. Two plans are equal when all but measured times are.
+    """Recommended parameters and what to expect of them. Two plans are equal when all but measured times are."""
 
-    Attributes
-    ----------
-    recommended : Candidate
-        Parameters, and what was measured: rows and bytes stored, how good it is, time per deletion, deletions survived.
-    parameters : dict
-        Of ``ErasableClassifier`` or ``ErasableRegressor``: what was recommended, and what the caller gave.
-    horizon : int
-        Rows the model is to see.
-    reference, constant : float
-        The metric with every row stored, of the model that was best at that in a first look, and of a constant. Losses
-        are counted from the former.
-    class_rows : tuple of int
-        Rows of each class, in the order of the sorted classes; for numbers, all rows.
-    candidates : tuple of Candidate
-        Everything measured, the least storage first.
-    selections : tuple of SelectionScore
-        Leverage and independent selection with the recommended head at about the recommended storage, before and after
-        deletions; empty if all rows are stored.
-    public : tuple of str
-        Which of ``moments`` and ``class_shares``, as the caller gave them, the recommended model uses.
-    targets : Targets
-    effort : str
-    random_state : int
-    rows, features : int
-        Of the data.
-    scored : int
-        Different rows that the metric was measured with.
-    """
-
+    # Parameters, and what was measured: rows and bytes stored, how good it is, time per deletion, deletions survived.
     recommended: Candidate
+    # Of ``ErasableClassifier`` or ``ErasableRegressor``: what was recommended, and what the caller gave.
     parameters: Parameters
-    horizon: int
+    horizon: int  # rows the model is to see
+    # reference, constant: the metric with every row stored, of the model that was best at that in a first look, and of
+    # a constant. Losses are counted from the former.
     reference: float
     constant: float
-    class_rows: tuple[int, ...]
-    candidates: tuple[Candidate, ...]
+    class_rows: tuple[int, ...]  # rows of each class, in the order of the sorted classes; for numbers, all rows
+    candidates: tuple[Candidate, ...]  # everything measured, the least storage first
+    # Leverage and independent selection with the recommended head at about the recommended storage, before and after
+    # deletions; empty if all rows are stored.
     selections: tuple[SelectionScore, ...]
+    # Which of ``moments`` and ``class_shares``, as the caller gave them, the recommended model uses.
     public: tuple[str, ...]
     targets: Targets
     effort: str
     random_state: int
+    # rows, features: of the data.
     rows: int
     features: int
-    scored: int
+    scored: int  # different rows that the metric was measured with
 
     @property
     def kind(self) -> Kind:
