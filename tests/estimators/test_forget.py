@@ -11,6 +11,7 @@ from sklearn.base import clone
 
 from erasable import learn, verify
 from erasable.errors import NoRowsError, StaleReportError
+from erasable.models.heads import losses
 from tests.estimators.cases import SECRET_ID, N, assert_no_traces, classifier, make_classes, make_rows, refused
 from tests.memory import held_rows
 
@@ -290,3 +291,30 @@ def test_the_order_of_forgetting_does_not_show(order):
             clf.predict(X[:2])
     assert clf.state_digest() == reference.state_digest()
     assert clf.core_ids_.tolist() == reference.core_ids_.tolist()
+
+
+def test_weights_are_solved_for_in_forget_only_if_they_were_read_since_the_last_change(monkeypatch):
+    solved, solve = [], losses.logistic_weights
+
+    def counted(*arguments):
+        solved.append(arguments[5] is not None)  # whether there is a start
+        return solve(*arguments)
+
+    monkeypatch.setattr(losses, "logistic_weights", counted)
+    clf = classifier().fit(X, Y, ids=TEXTS)
+    clf.forget(ids=clf.core_ids_[:2])
+    assert solved == []
+    clf.predict(X[:2])
+    assert solved == [False]
+    clf.predict(X[:2])
+    for _ in range(30):
+        clf.forget(ids=clf.core_ids_[:1])
+    assert solved == [False, True]
+    clf.predict(X[:2])
+    assert solved == [False, True, False]
+    for _ in range(3):
+        clf.forget(ids=clf.core_ids_[:2])
+        clf.predict(X[:2])
+        clf.state_digest()
+    assert solved == [False, True, False, True, True, True]
+    assert refit(clf, X, Y, TEXTS).state_digest() == clf.state_digest()

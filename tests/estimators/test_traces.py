@@ -2,13 +2,14 @@
 
 import gc
 import pickle
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
 
-from erasable import load
+from erasable import load, verify
 from erasable.models.files import checksum_at
-from tests.estimators.cases import N, classifier, make_rows
+from tests.estimators.cases import N, classifier, make_classes, make_rows
 
 X, Y = make_rows(d=6)
 IDS = [f"secret-row-{i:03d}" for i in range(N)]
@@ -37,6 +38,11 @@ def reachable(*roots):
             waiting.append(thing.base)
         waiting += gc.get_referents(thing)
     return list(seen.values())
+
+
+def load_again(clf):
+    """Another estimator with the same state."""
+    return pickle.loads(pickle.dumps(clf))
 
 
 def strings(clf):
@@ -165,6 +171,43 @@ def test_no_array_in_the_process_holds_a_forgotten_row():
     clf.forget(ids=key)
     gc.collect()
     assert not holders(row, arrays())
+
+
+def everywhere():
+    """The bytes of every array of the process that is not huge."""
+    gc.collect()
+    everything = {id(r): r for thing in gc.get_objects() for r in gc.get_referents(thing)}
+    held = [a for a in everything.values() if isinstance(a, np.ndarray) and a.dtype != object and a.size < 10**6]
+    return [np.ascontiguousarray(a).tobytes() for a in held]
+
+
+@pytest.mark.filterwarnings("ignore")  # as above
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("failing", [None, MemoryError, KeyboardInterrupt])
+def test_weights_that_a_forget_begins_with_are_in_no_array_of_the_process_afterwards(classes, failing, monkeypatch):
+    clf = classifier(threshold=0.01).fit(X, make_classes(classes, N), ids=IDS)
+    old = clf._model.weights()
+    clf.predict(X[:3])
+    forms = [w.astype(t).tobytes() for t in (np.float32, np.float64) for w in old]
+    assert sum(form in text for text in everywhere() for form in forms[:classes]) >= 1
+    if failing is not None:
+
+        def fail(*_):
+            raise failing
+
+        monkeypatch.setattr("erasable.core.logistic._certify", fail)
+    gone = clf.core_ids_[5].item()
+    with pytest.raises(KeyboardInterrupt) if failing is KeyboardInterrupt else nullcontext():
+        clf.forget(ids=gone)
+    assert gone not in clf.core_ids_
+    assert ("ahead" in clf._model.cache) == (failing is None)
+    assert not old.any()
+    assert not any(form in text for text in everywhere() for form in forms)
+    monkeypatch.undo()
+    fresh = load_again(clf)
+    fresh._model.drop_caches()
+    np.testing.assert_array_equal(clf._model.weights(), fresh._model.weights())
+    verify(clf)
 
 
 def test_rows_that_were_not_selected_leave_no_trace():

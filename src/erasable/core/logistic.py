@@ -93,7 +93,7 @@ def logistic_weights(
     """
     Y, c = _checked(rows, signs, counts, grid, alpha_units)
     k, d = Y.shape[1], grid.n_columns
-    start, gram = _finite("start", start, (k, d)), _finite("gram", gram, (d, d))
+    begin, gram = _finite("start", start, (k, d)), _finite("gram", gram, (d, d))
     out = np.zeros((k, d), dtype=np.float32)
     if Y.shape[0] == 0 or d == 0:
         return out
@@ -103,8 +103,9 @@ def logistic_weights(
         for low in range(0, k, together):
             some = slice(low, low + together)
             problems = Problems(blocks, np.ascontiguousarray(Y[:, some]), c, grid.bits, alpha_units)
-            begin = None if start is None else start[some].T
-            out[some] = _solve(problems, begin, gram).T
+            out[some] = _solve(problems, None if begin is None else begin[some].T, gram).T
+    if begin is not start and begin is not None:
+        begin.fill(0.0)  # a copy, maybe of weights that depend on a forgotten row
     return out + np.float32(0.0)  # no negative zeros
 
 

@@ -261,14 +261,14 @@ class Factor:
         return out if np.isfinite(out).all() else np.zeros_like(g)
 
 
-def _begin(problems: Problems, start: Float64s | None, total: float) -> tuple[Float64s, Float64s, Float64s]:
+def _begin(problems: Problems, start: Float64s | None) -> tuple[Float64s, Float64s, Float64s]:
     """The weights to begin with, their margins and gradients; a start that is worse than zero is dropped."""
     if start is None:
         W = np.zeros((problems.rows.d, problems.signs.shape[1]))
         return W, *problems.margins_and_gradient(W, single=True)
     W = start.copy()
     M, G = problems.margins_and_gradient(W)
-    worse = np.flatnonzero(problems.values(W, M) > total * np.log(2.0))
+    worse = np.flatnonzero(problems.values(W, M) > float(problems.counts.sum()) * np.log(2.0))
     if len(worse):
         W[:, worse] = 0.0
         M[:, worse], G[:, worse] = problems.of(worse).margins_and_gradient(W[:, worse])
@@ -278,18 +278,31 @@ def _begin(problems: Problems, start: Float64s | None, total: float) -> tuple[Fl
 def minimise(problems: Problems, start: Float64s | None, gram: Float64s | None) -> tuple[Float64s, list[Factor]]:
     """Finite weights (d, k), near the minimisers as far as float64 allows, and factors of about the Hessians there.
 
-    Without a start, what is about the Hessian at zero, from ``gram`` or from a sample, leads most of the way.
+    Without a start, what is about the Hessian at zero, from ``gram`` or from a sample, leads most of the way. Iterates
+    are overwritten: a start may be the weights of a model with rows that it has forgotten since.
     """
-    alpha, d, k = problems.alpha, problems.rows.d, problems.signs.shape[1]
-    total, patience = float(problems.counts.sum()), problems.rows.gram_in_passes + _PATIENCE
+    k = problems.signs.shape[1]
     factors: list[Any] = [None] * k
     if start is None:
         gram = problems.sampled_gram() if gram is None else gram
         first = problems.even_factor(gram, 0.25)
         factors = [first and replace(first, seen=[]) for _ in range(k)]
-    W, M, G = _begin(problems, start, total)
+    W, M, G = _begin(problems, start)
+    try:
+        return _descend(problems, (W, M, G), factors, None if start is not None else gram)
+    finally:
+        for array in (W, M, G):
+            array.fill(0.0)
+
+
+def _descend(
+    problems: Problems, begin: tuple[Float64s, Float64s, Float64s], factors: list[Any], gram: Float64s | None
+) -> tuple[Float64s, list[Factor]]:
+    """Newton's steps from weights with their margins and gradients, which are changed, as are the factors."""
+    (W, M, G), alpha, (d, k) = begin, problems.alpha, begin[0].shape
+    total, patience = float(problems.counts.sum()), problems.rows.gram_in_passes + _PATIENCE
     S, decrement = np.zeros_like(W), np.full(k, np.inf)
-    approaching, bends = np.full(k, start is None), np.full(k, 0.25)
+    approaching, bends = np.full(k, gram is not None), np.full(k, 0.25)
     active, rough = list(range(k)), np.ones(k, dtype=bool)
     for step in range(_MOST_STEPS):
         going_on = []

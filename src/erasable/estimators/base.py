@@ -382,7 +382,8 @@ class ErasableEstimator(BaseEstimator):
 
         Notes
         -----
-        ``guarantee`` states what holds afterwards. All rows of one call are forgotten together.
+        ``guarantee`` states what holds afterwards. All rows of one call are forgotten together. With the logistic loss,
+        new weights are computed in this call if the old ones were used since the last change, otherwise when needed.
         """
         report = self.forget_quietly(ids, subjects)
         warn_of_emptied_classes(report.classes_emptied, fixable=hasattr(self, "classes"))

@@ -8,6 +8,7 @@ leave no trace.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from os import PathLike
@@ -322,20 +323,27 @@ class Model:
         return retrained, before - self.n_classes if len(self.core) else 0
 
     def _remove(self, keys: list[Key]) -> int:
-        """Remove rows from the core and from the sums. No row is trained on again."""
-        reusable = self.head.reusable_cache(self, keys)
-        self.version_token = None
-        leaving = self.core.find(keys)
-        if self.sums is None:
-            self.core.remove(leaving)
-        else:
-            rows, labels, weights = self.core.gather(leaving)
-            self.core.remove(leaving, rows)
-            self.sums.remove(rows, labels, weights, self.core)
-            overwrite(rows)
-        self.drop_caches()
-        self.cache = reusable
-        self.version_token = object()
+        """Remove rows from the core and from the sums. No row is trained on again.
+
+        What was derived before is overwritten at the end, whatever happens: the head may begin with it.
+        """
+        before, reusable = self.cache, self.head.reusable_cache(self, keys)
+        try:
+            self.version_token = None
+            leaving = self.core.find(keys)
+            if self.sums is None:
+                self.core.remove(leaving)
+            else:
+                rows, labels, weights = self.core.gather(leaving)
+                self.core.remove(leaving, rows)
+                self.sums.remove(rows, labels, weights, self.core)
+                overwrite(rows)
+            self.cache = reusable
+            self.version_token = object()
+            with suppress(Exception):  # the rows are removed in any case; what is missing is derived when it is needed
+                self.head.derive_ahead(self, before)
+        finally:
+            overwrite(before)
         return 0
 
     def drop_caches(self) -> None:

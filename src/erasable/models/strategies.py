@@ -269,6 +269,12 @@ class Head(ABC):
         """Parts of the cache that stay valid without the rows of these ids, copied; by default none."""
         return {}
 
+    def derive_ahead(self, model: Model, before: dict[str, Any]) -> None:  # noqa: B027
+        """Derive now what will be needed after rows were removed; ``before`` is the cache with them.
+
+        It is overwritten when this returns, and nothing may be kept that depends on it. By default nothing is derived.
+        """
+
     def nbytes(self, model: Model) -> int:
         """Bytes of numbers that are held in addition to the rows."""
         return 0

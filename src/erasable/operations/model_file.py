@@ -306,7 +306,8 @@ class ModelFile:
             replaced = stored_ids(blocks, model) if options.replace and model is not None else []
             classes = set() if model is None else set(model.classes)
             self._cache.model = None  # until the file holds this model
-            if model is not None:
+            if model is not None and replaced:
+                model.drop_caches()  # rows are learnt next, and weights depend on those
                 model.remove(replaced)
             try:
                 report: LearnReport = estimator.learn_blocks(
@@ -405,13 +406,13 @@ class ModelFile:
                 leaving: dict[Any, None] = {}
                 found = [t.collect_rows(model, leaving) for t in batch]
                 counts_before = model.rows_by_class()
+                if self._rewrite_unchanged and not (leaving and model.head.trains_at_once):
+                    model.drop_caches()  # weights are solved for from nothing, whether rows leave or not
                 _, emptied = model.remove(list(leaving))
                 lost = emptied, thinned(counts_before, model.rows_by_class())
                 signing = self._key is not None and self._verify_first
                 # One snapshot is verified, written, signed and reported.
                 rewriting = bool(leaving) or self._rewrite_unchanged
-                if rewriting and not leaving:
-                    model.drop_caches()  # weights are solved for again, as after a change
                 state = model.snapshot() if rewriting or signing else None
                 learner = model.verify(state=state).learner if signing else None
                 if rewriting and state is not None:

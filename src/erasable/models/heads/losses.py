@@ -141,12 +141,18 @@ class Logistic(LinearHead):
         return found | {"weights": found["weights"]._replace(words="the logistic weights w")}
 
     def solve(
-        self, c: Configuration, rows: Matrix, labels: Labels, row_weights: RowWeights | None, sums: ExactSums
+        self,
+        c: Configuration,
+        rows: Matrix,
+        labels: Labels,
+        row_weights: RowWeights | None,
+        sums: ExactSums,
+        start: Float32s | None = None,
     ) -> Float32s:
         """Weights from the core rows; zero if there are no rows.
 
-        A row counts as often as its weight times that of its class: a product that float64 holds exactly. ``H`` only
-        leads the first steps.
+        A row counts as often as its weight times that of its class: a product that float64 holds exactly. ``H`` and
+        ``start`` only lead the first steps.
         """
         classes = classes_of(c.classes, labels)
         codes = class_codes(classes, labels)
@@ -154,7 +160,19 @@ class Logistic(LinearHead):
         totals = {label: int(sixteenths[codes == k].sum()) for k, label in enumerate(classes)}
         counts = class_weights_of(self.class_weight, classes, totals)[codes] * (sixteenths / ONE)
         signs = np.where(against_rest(classes, codes), 1.0, -1.0)
-        return logistic_weights(rows, signs, counts, c.grid, self.alpha_units, gram=sums.H)
+        return logistic_weights(rows, signs, counts, c.grid, self.alpha_units, start, sums.H)
+
+    def derive_ahead(self, model: Model, before: dict[str, Any]) -> None:
+        """Solve for the weights if they were read since the last change, starting from those.
+
+        They stay unread in the cache: if more rows are removed first, nothing is solved for. The certificate makes
+        them a function of the rows that are left, whatever the start.
+        """
+        c, core, sums, start = model.configuration, model.core, model.sums, before.get("weights")
+        assert sums is not None
+        if start is not None and len(core) and len(start) == self.n_functions(c, model.classes_with_rows()):
+            given = core.rows(), core.labels(), core.uneven_weights()
+            model.cached("ahead", lambda: self.solve(c, *given, sums, start))
 
     def probabilities(self, model: Model, scores: Float64s) -> Float64s:
         """The sigmoid of the scores; of several classes divided by their sum."""
