@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 import erasable.core.sums as sums
 from erasable.core.grid import Grid, dense_rows, sparse_rows, to_grid
-from erasable.core.sparse_deciding import frequent_columns, invert, may_exceed, sparse_gram_error, split
+from erasable.core.sparse_deciding import invert, may_exceed, sparse_gram_error
+from erasable.core.split_rows import frequent_columns, split
 from erasable.core.sums import add_rows, empty_gram, factorise, sums_by_class, symmetric
 from tests import oracle
 
@@ -266,3 +267,22 @@ def assert_sums_are_those_of_dense_rows(seed, bits, intercept):
     labels = [i % 3 for i in range(30)]
     of_dense, of_sparse = sums_by_class(G, labels), sums_by_class(S, labels, grid)
     assert {c: v.tolist() for c, v in of_dense.items()} == {c: v.tolist() for c, v in of_sparse.items()}
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("at_once", [1, 700, 2**18])
+def test_sums_of_frequent_columns_are_those_of_dense_rows_and_leave_nothing(at_once, intercept, monkeypatch):
+    monkeypatch.setattr(sums, "_NUMBERS_AT_ONCE", at_once)
+    monkeypatch.setattr(sums, "_FEW_ROWS", 20)
+    grid = Grid(40, 15, intercept)
+    X = some_rows(150, 40, 0.5, 3)
+    X[:, ::3] *= some_rows(150, 14, 0.02, 4) != 0  # listed columns between the frequent ones
+    S = to_grid(sp.csr_array(X), grid)
+    frequent = frequent_columns(S, grid)
+    assert 20 < len(frequent) < 35
+    assert set(S.indices.tolist()) - set(frequent.tolist())
+    sparse, dense = learnt(S, grid, 5), learnt(dense_rows(S, grid), grid, 5)
+    assert (np.tril(sparse) == np.tril(dense)).all()
+    for part in (S[:9], S[9:100], S[100:]):  # few rows, which are summed pair by pair, and many
+        add_rows(sparse, part, -1.0, grid)
+    assert (sparse == empty_gram(grid, 5)).all()  # above the diagonal, too
