@@ -30,6 +30,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from benchmarks.alternatives import alternatives
 from benchmarks.comparison import comparison
 from benchmarks.datasets import correlated, local_sets, margin, small_sets
 from benchmarks.defaults import defaults
@@ -407,6 +408,7 @@ SECTIONS = {
     "accuracy": accuracy,
     "defaults": defaults,
     "comparison": comparison,
+    "alternatives": alternatives,
     "models": models,
     "learners": learners,
     "kernel": kernel,
