@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import html
 import io
 import itertools
 import json
@@ -48,6 +49,14 @@ def easy():
     subjects = np.arange(len(X)) % 300
     found = plan(X, y, subjects=subjects, distribution="uniform", deletions_per_month=50, months=12, effort="quick")
     return found, X, y, X_test, y_test
+
+
+def test_notebooks_show_the_recommended_model_what_to_expect_and_all_warnings(easy):
+    found = easy[0]
+    shown = html.unescape(found._repr_html_())
+    assert found.line in shown
+    assert all(value in shown for _, value, _ in found.predictions().rows)
+    assert all(text in shown for text in found.warnings)
 
 
 def build(line):

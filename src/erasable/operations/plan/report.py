@@ -16,7 +16,7 @@ from erasable.operations.plan.deletions import Survival
 from erasable.operations.plan.rows import CLASSES, NUMBERS, Kind, Parameters
 from erasable.operations.plan.targets import Targets
 from erasable.operations.rendering import BLUE, GREY, INK, PALE, RED, TextTable, pyplot, save
-from erasable.pages import percent
+from erasable.pages import facts, percent
 
 _SKEW = 2.0  # a class that is this many times rarer or more common among the core rows is worth a warning
 _FEW = 30  # core rows
@@ -184,6 +184,11 @@ class Plan:
             for s in self.selections
         ]
         return TextTable("Both selections at equal storage, with the same head", head, rows)
+
+    def _repr_html_(self) -> str:
+        expected = [(name.replace("  ", "\u2026 "), value) for name, value, _ in self.predictions().rows]
+        notes = [("note", text) for text in self.warnings]
+        return facts("Plan", [("recommended", self.line), *expected, *notes])
 
 
 def number_text(value: float) -> str:
