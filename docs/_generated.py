@@ -18,7 +18,7 @@ from erasable.service.http.app import create_app
 
 def write(folder: Path) -> None:
     """Write the pages into a folder; files that would not change are left alone, so that builds stay incremental."""
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(exist_ok=True, parents=True)
     pages = {"commands": commands(), "errors": error_list(), "http": http()}
     for name, lines in pages.items():
         path, text = folder / f"{name}.md", "\n".join(lines) + "\n"

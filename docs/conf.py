@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import re
 import sys
+from html import escape, unescape
 from pathlib import Path
 from typing import Any
+
+from docutils import nodes
 
 import erasable
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
-import _generated  # noqa: E402  # in this folder
+import _figures  # noqa: E402  # in this folder
+import _generated  # noqa: E402
 
 project = "erasable"
 author = copyright = "The erasable developers"
@@ -36,7 +42,11 @@ copybutton_exclude = ".linenos, .gp, .go"
 
 autosummary_generate = True
 numpydoc_show_class_members = False
-numpydoc_validation_checks = {"PR01", "PR02"}  # every parameter is documented, and no other
+numpydoc_validation_checks = {
+    "PR01",
+    "PR02",
+    "EX01",
+}  # every parameter is documented, no other, and there is an example
 
 sphinx_gallery_conf = {
     "examples_dirs": "../examples/gallery",
@@ -49,10 +59,17 @@ sphinx_gallery_conf = {
 
 html_theme = "pydata_sphinx_theme"
 html_title = "erasable"
+html_baseurl = os.environ.get("DOCS_URL", "")  # where the site will be: links to the social card need it
+html_static_path = ["_static", "reference/generated/figures"]
+html_css_files = ["site.css"]
+html_sidebars = {name: [] for name in ("404", "benchmarks", "index")}  # nothing to navigate between
 html_theme_options = {
     "navigation_with_keys": False,
     "show_toc_level": 2,
+    "navbar_end": ["version", "theme-switcher"],
+    "navbar_persistent": ["search-button"],
     "footer_start": ["copyright"],
+    "footer_center": ["version-note"],
     "footer_end": [],
 }
 
@@ -80,18 +97,43 @@ def is_hidden(app: Any, what: str, name: str, member: Any, skip: bool, options: 
     return True if of_others or name in INTERNAL else None
 
 
+def describe(app: Any, name: str, template: str, context: dict[str, Any], doctree: Any) -> None:
+    """Give a page its description, the first paragraph, and the tags that other sites show links by."""
+    first = next(iter(doctree.findall(nodes.paragraph)), None) if doctree is not None else None
+    text = " ".join(first.astext().split()) if first is not None else TAGLINE
+    if len(text) > LONGEST:
+        text = text[:LONGEST].rsplit(" ", 1)[0] + " …"
+    tags = {"description": text, "twitter:card": "summary_large_image"}
+    card = f"{html_baseurl.rstrip('/')}/_static/card.png" if html_baseurl else context["pathto"]("_static/card.png", 1)
+    shared = {"og:title": context.get("title", project), "og:description": text, "og:image": card, "og:type": "website"}
+    lines = [f'<meta name="{key}" content="{escape(value)}">' for key, value in tags.items()]
+    lines += [f'<meta property="{key}" content="{escape(strip_tags(value))}">' for key, value in shared.items()]
+    context["metatags"] = context.get("metatags", "") + "\n".join(lines)
+
+
+TAGLINE = "Machine learning that can forget, bit for bit."
+LONGEST = 200  # characters of a description
+
+
+def strip_tags(title: str) -> str:
+    """Titles are HTML."""
+    return unescape(re.sub("<[^>]*>", "", title))
+
+
 def write_index_for_programs(app: Any, error: Exception | None) -> None:
     """Write ``llms.txt``: every page with its title, for programs that read documentation."""
     if error is None and app.builder.format == "html":
         titles = sorted((name, node.astext()) for name, node in app.env.titles.items())
-        lines = ["# erasable", "", "> Machine learning that can forget, bit for bit.", ""]
+        lines = ["# erasable", "", f"> {TAGLINE}", ""]
         lines += [f"- [{title}]({name}.html)" for name, title in titles if name != "404"]
         (Path(app.outdir) / "llms.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def setup(app: Any) -> None:
-    """Write the generated pages, then build."""
+    """Write the generated pages and figures, then build."""
+    _figures.write(HERE.parent / "benchmarks" / "RESULTS.md", HERE / "reference" / "generated" / "figures")
     _generated.write(HERE / "reference" / "generated")
     app.connect("build-finished", write_index_for_programs)
+    app.connect("html-page-context", describe)
     app.connect("source-read", files_as_pages)
     app.connect("autodoc-skip-member", is_hidden)
