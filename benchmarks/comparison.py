@@ -22,7 +22,7 @@ from sklearn.pipeline import make_pipeline
 
 from benchmarks.schema import usual
 from benchmarks.sets import FOLDS, RANGES, Table, bundled, prepared, raw_tables
-from benchmarks.tools import table
+from benchmarks.tools import console, table
 from erasable import ErasableClassifier, ErasableRegressor, plan, verify
 from erasable.errors import ConfigurationError, InputError
 
@@ -31,8 +31,8 @@ INTRODUCTION = """## Comparison
 Defaults and heads next to what people would use instead. A raw table goes through the unedited draft of a schema, made
 from its training rows; TV16 and deliveries were looked at only at the end. Two or three tenths of the rows, which
 were not looked at when defaults were chosen, are scored in turn, and the others learnt (at most 30,000, of numbers
-15,000): mean (standard deviation). AUC is the mean over classes. Seconds of the processor, on a shared machine: to
-learn, to forget one stored row and predict again, to verify. The peers are fitted on all rows and cannot forget:
+15,000): mean (standard deviation). AUC is the mean over classes. Seconds of the processor: to learn, to
+forget one stored row and predict again, to verify. The peers are fitted on all rows and cannot forget:
 `ColumnTransformer` with one-hot and scaler, skrub's `TableVectorizer`, LightGBM as it comes. The plan is a quick one by
 log-loss or R², from at most 6,000 rows, tolerating 0.02, of the small sets and adult. "Sorted" gives the defaults the
 rows sorted by their labels, without ids.
@@ -225,6 +225,6 @@ def comparison(options):
                 limit = found["a constant"].mean(axis=0)[2]
                 largest = max(found[name].mean(axis=0)[2] for name in (OURS, SORTED))
                 worse += [task.name] if largest > limit else []
-            print(task.name, flush=True)
+            console.log(task.name)
     verdict = f"\nDefaults with a log-loss worse than a constant's: {', '.join(worse) or 'none'} of {sets} sets.\n\n"
     return INTRODUCTION + verdict + table(HEAD, rows)

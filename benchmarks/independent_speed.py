@@ -1,15 +1,8 @@
-"""How long learning with independent selection takes, next to ridge regression, sparse sums and reading a file.
-
-make bench ARGS="--only independent_speed --data DIR"
-"""
+"""How long learning with independent selection takes, next to ridge regression, sparse sums and reading a file."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import tempfile
-import time
 from pathlib import Path
 
 import numpy as np
@@ -21,16 +14,16 @@ from sklearn.linear_model import RidgeClassifier
 from threadpoolctl import threadpool_limits
 
 from benchmarks.datasets import correlated
-from benchmarks.tools import table
+from benchmarks.tools import alone, peak_of, processor_turns, table
 from erasable import ErasableClassifier
 
-RATE, MILLIONS, WIDTH, BLOCK = 0.1, 20, 64, 100_000
+RATE, MILLIONS, WIDTH, BLOCK = 0.1, 5, 64, 100_000
 INTRODUCTION = f"""## Independent selection: speed
 
 `fit` and the weights at `rate={RATE:g}`, in one process, contestants taking turns, one BLAS thread. Processor seconds,
-medians of {{rounds}} rounds, and in brackets the ratio to the peer: `RidgeClassifier(solver="cholesky")` on all rows,
-or for sparse rows the sparse matrix X'X of all rows and one solve. Moments are those of the rows, rounded to powers
-of two.
+medians of {{rounds}} rounds, in brackets the ratio to the peer, and MB of Python and NumPy above the input at the peak
+of a further call. The peer is `RidgeClassifier(solver="cholesky")` on all rows, or for sparse rows the sparse matrix
+X'X of all rows and one solve. Moments are those of the rows, rounded to powers of two.
 
 """
 FROM_FILE = f"""
@@ -40,8 +33,6 @@ included.
 
 """
 READER = """
-import re, sys, time
-from pathlib import Path
 import pyarrow as pa, pyarrow.parquet as pq
 pa.set_cpu_count(1)
 start = time.process_time()
@@ -51,8 +42,7 @@ for batch in pq.ParquetFile(sys.argv[1]).iter_batches(2**16):
 took, said = time.process_time() - start, 0
 """
 LEARNER = """
-import contextlib, io, json, re, sys, tempfile, time
-from pathlib import Path
+import contextlib, io
 import pyarrow as pa
 from erasable.cli.app import run
 pa.set_cpu_count(1)
@@ -62,26 +52,9 @@ with tempfile.TemporaryDirectory() as folder:
     with contextlib.redirect_stdout(out):
         code = run(["learn", sys.argv[1], "-o", str(file), "--id", "id", *sys.argv[2:], "--json"])
     took = time.process_time() - start
-    report = json.loads(out.getvalue())
-    said = report["core_rows"]
-    assert code == 0
+said = json.loads(out.getvalue())["core_rows"]
+assert code == 0
 """
-ENDING = """
-# Not ru_maxrss, which remembers the process that this one was started from.
-peak = int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1])
-print("FOUND", took, peak / 1024, said)
-"""
-
-
-def in_turns(contestants, rounds):
-    """Processor seconds of each contestant: the median over rounds, of which the first is not counted."""
-    times = {name: [] for name in contestants}
-    for _ in range(rounds + 1):
-        for name, work in contestants.items():
-            start = time.process_time()
-            work()
-            times[name].append(time.process_time() - start)
-    return {name: float(np.median(found[1:])) for name, found in times.items()}
 
 
 def moments_of(X):
@@ -126,8 +99,10 @@ def in_memory(folder, rounds):
         target = np.load(folder / f"{name}_labels.npz")["y_train"]
         sets.append((f"{name}, {S.shape[0]:,} x {S.shape[1]:,}, sparse", S, target, sparse_peer(S, target)))
     for name, rows, target, peer in sets:
-        found = in_turns({"peer": peer, **learners(rows, target)}, rounds)
-        yield [name, *(f"{t:.3f} ({t / found['peer']:.2f})" for t in found.values())]
+        contestants = {"peer": peer, **learners(rows, target)}
+        found = {who: float(np.median(times)) for who, times in processor_turns(contestants, rounds).items()}
+        peaks = {who: peak_of(work) for who, work in contestants.items()}
+        yield [name, *(f"{t:.3f} ({t / found['peer']:.2f}), {peaks[who]:.0f}" for who, t in found.items())]
 
 
 def write_rows(path):
@@ -146,7 +121,6 @@ def from_file(where=None):
     with tempfile.TemporaryDirectory(dir=where) as folder:
         path = Path(folder, "rows.parquet")
         write_rows(path)
-        alone = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
         rule = ["--selection", "independent", "--rate"]
         for name, code, words in (
             ("reading", READER, []),
@@ -154,10 +128,8 @@ def from_file(where=None):
             ("learn, rate 0.1, squared", LEARNER, [*rule, "0.1", "--loss", "squared"]),
             ("learn, rate 0.01, logistic", LEARNER, [*rule, "0.01", "--loss", "logistic"]),
         ):
-            command = [sys.executable, "-c", code + ENDING, str(path), *words]
-            done = subprocess.run(command, capture_output=True, text=True, check=True, env=alone)
-            took, peak, core = map(float, done.stdout.split("FOUND")[1].split())
-            yield [name, f"{took:.0f}", f"{peak:,.0f}", f"{int(core):,}", f"{2 * core * (WIDTH + 1) / 2**20:,.0f}"]
+            core, took, peak = alone(code, path, *words)
+            yield [name, f"{took:.0f}", f"{peak:,.0f}", f"{core:,}", f"{2 * core * (WIDTH + 1) / 1e6:,.0f}"]
 
 
 def independent_speed(options):
@@ -167,5 +139,5 @@ def independent_speed(options):
     head = ["rows", "peer", "squared", "squared, moments", "logistic", "logistic, moments"]
     with threadpool_limits(limits=1):
         text += table(head, list(in_memory(folder, options.rounds)))
-    head = [f"{MILLIONS} million x {WIDTH}", "processor s", "peak MiB", "rows stored", "MiB of their numbers"]
+    head = [f"{MILLIONS} million x {WIDTH}", "processor s", "peak, MB", "rows stored", "MB of their numbers"]
     return text + FROM_FILE + table(head, list(from_file()))

@@ -21,7 +21,7 @@ from sklearn.datasets import make_friedman1
 from sklearn.metrics import accuracy_score, log_loss, r2_score, roc_auc_score
 from sklearn.model_selection import ShuffleSplit, StratifiedShuffleSplit
 
-from benchmarks.tools import console, made_by, table
+from benchmarks.tools import console, table
 from erasable import ErasableClassifier, ErasableRegressor, ModelFile, load, verify
 from erasable.schemas import draft_schema
 
@@ -172,4 +172,4 @@ def learners(options):
         else:
             parts.append("Adult was not measured: it is in the folder that `--data` names.\n")
         parts += [MADE, on_made()]
-    return "\n".join([*parts, made_by("learners", options), ""])
+    return "\n".join(parts)

@@ -43,8 +43,8 @@ were picked on the first of its splits.
 RARE = """Classes of unequal size. The first set is adult with most of the positive rows left out, the second is made
 (20 features, 3% of the labels turned around). "Constant" guesses the larger class for every row. The squared loss
 puts its decision halfway between the classes' mean scores in the core set. Rows stored for their leverage are unusual,
-and on adult the unusual positive rows are the easy ones: their mean lies far above that of the others, and most
-of the gain is lost. A sample has no such bias and recovers a part; the logistic loss weighs rows rather than means.
+and the unusual rows of a class may be the easy ones: their mean then lies beyond that of the others. A sample has no
+such bias, and the logistic loss weighs rows rather than means.
 """
 
 

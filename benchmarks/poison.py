@@ -19,7 +19,7 @@ from sklearn.linear_model import RidgeClassifier
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.poison_rows import ascending_rows, crowding_rows, early_ids
-from benchmarks.tools import made_by, table
+from benchmarks.tools import console, table
 from benchmarks.worst_case import data, names
 from erasable import ErasableClassifier
 from erasable.research.controls import with_constant
@@ -133,6 +133,7 @@ def rows_of(name, folder=None):
         [name, "nothing", "", "", f"{clean.n_core_ / len(X):.1%}", "", f"{clean.score(Xt, yt):.3f}", f"{plain:.3f}"]
     ]
     for kind in ATTACKS:
+        console.log(f"{name}, {kind}")
         for share in SHARES:
             kept, others, part, ours, theirs = poisoned((X, y, Xt, yt, clean.core_ids_), kind, share)
             found.append(
@@ -193,8 +194,8 @@ def poison(options):
     text = (
         "## Poison\n\nRows sent by somebody who means harm, in one call with the others; then a flood of random ones "
     )
-    text += "in a call of its own, before or after them (docs/audit.md). "
-    return f"{text}{made_by('poison', options)}\n\n{first}\n\n{second}\n"
+    text += "in a call of its own, before or after them (docs/audit.md)."
+    return f"{text}\n\n{first}\n\n{second}\n"
 
 
 def main():

@@ -1,7 +1,6 @@
 """Looking for remains of rows: ``erasable.audit.scan`` against one ``bytes.find`` for each row and encoding.
 
-Run it with ``python -m benchmarks.scan``; it prints Markdown. Both sides run in one process, one after the other, and
-the medians are compared.
+Both sides run in one process, one after the other, and the medians are compared.
 """
 
 from __future__ import annotations
@@ -13,7 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from erasable.audit.scan import scan
+from benchmarks.tools import table
+from erasable.audit.scan import scan as look_for
 from erasable.core.grid import Grid, to_grid
 from erasable.core.layout import parts
 
@@ -66,67 +66,53 @@ def measure(size, n_rows, kind, *, binary=False, peer=False, repeats=REPEATS):
     ids = [f"user-{i:07d}" for i in range(n_rows)]
     with tempfile.TemporaryDirectory() as folder:
         path = file_of(Path(folder), size, kind)
-        assert not scan(folder, X, ids=ids).found  # also warms the page cache
+        assert not look_for(folder, X, ids=ids).found  # also warms the page cache
         mine, others = [], []
         for _ in range(repeats):
-            mine.append(timed(lambda: scan(folder, X, ids=ids)))
+            mine.append(timed(lambda: look_for(folder, X, ids=ids)))
             if peer:
                 others.append(timed(lambda: naive(path, X)))
     medians = [tuple(statistics.median(t) for t in zip(*all_of, strict=True)) for all_of in (mine, others) if all_of]
     return medians if peer else [*medians, (float("nan"), float("nan"))]
 
 
-def table(head, rows):
-    print("| " + " | ".join(head) + " |")
-    print("|" + "|".join(["---"] + ["---:"] * (len(head) - 1)) + "|")
-    for row in rows:
-        print("| " + " | ".join(row) + " |", flush=True)
-    print()
+def scanned(size, n, kind, binary=False, repeats=REPEATS):
+    """Seconds of the scan alone, in words."""
+    return in_words(measure(size * 10**6, n, kind, binary=binary, repeats=repeats)[0])
 
 
-def main():
-    """Print the tables."""
-    print(f"Rows of {FEATURES} features, with ids; seconds of the wall and (of the CPU), medians of {REPEATS},")
-    print("of 3 against `bytes.find`.\n")
-
-    def against():
-        for size, kind, n, binary in (
-            (10, "random bytes", 100, False),
-            (10, "other float32 rows", 100, False),
-            (10, "other yes-or-no rows", 100, True),
-            (40, "random bytes", 1000, False),
-        ):
-            mine, other = measure(size * 10**6, n, kind, binary=binary, peer=True, repeats=3)
-            yield [f"{n:,} rows in {size} MB, {kind}", _seconds(mine), _seconds(other), f"{other[1] / mine[1]:.0f}"]
-
-    table(["whole rows at any offset", "scan", "`bytes.find` each", "ratio of CPU"], against())
-    kinds = (
-        ("random bytes", False),
-        ("other float32 rows", False),
-        ("other yes-or-no rows", True),
-        ("log", False),
-        ("model", False),
-    )
-    table(
-        ["1,000 rows in 40 MB", "scan"],
-        ([kind, _seconds(measure(40_000_000, 1000, kind, binary=binary)[0])] for kind, binary in kinds),
-    )
-    table(
-        ["1,000 rows in random bytes", "scan"],
-        (
-            [f"{size // 10**6} MB", _seconds(measure(size, 1000, "random bytes")[0])]
-            for size in (10**6, 10**7, 4 * 10**7, 16 * 10**7)
-        ),
-    )
-    table(
-        ["rows in 40 MB of random bytes", "scan"],
-        ([f"{n:,}", _seconds(measure(40_000_000, n, "random bytes", repeats=3)[0])] for n in (1, 100, 1000, 10_000)),
-    )
-
-
-def _seconds(pair):
+def in_words(pair):
     return f"{pair[0]:.2f} ({pair[1]:.2f})"
 
 
-if __name__ == "__main__":
-    main()
+def against():
+    """Rows of the table against the peer."""
+    for size, kind, n, binary in (
+        (10, "random bytes", 100, False),
+        (10, "other float32 rows", 100, False),
+        (10, "other yes-or-no rows", 100, True),
+        (40, "random bytes", 1000, False),
+    ):
+        mine, other = measure(size * 10**6, n, kind, binary=binary, peer=True, repeats=3)
+        yield [f"{n:,} rows in {size} MB, {kind}", in_words(mine), in_words(other), f"{other[1] / mine[1]:.0f}"]
+
+
+def scan(options):
+    """The forensic scan against looking for one row after the other."""
+    kinds = ("random bytes", "other float32 rows", "other yes-or-no rows", "log", "model")
+    binary = "other yes-or-no rows"
+    tables = [
+        table(["whole rows at any offset", "scan", "`bytes.find` each", "ratio of CPU"], against()),
+        table(["1,000 rows in 40 MB", "scan"], ([k, scanned(40, 1000, k, k == binary)] for k in kinds)),
+        table(
+            ["1,000 rows in random bytes", "scan"],
+            ([f"{size} MB", scanned(size, 1000, kinds[0])] for size in (1, 10, 40, 160)),
+        ),
+        table(
+            ["rows in 40 MB of random bytes", "scan"],
+            ([f"{n:,}", scanned(40, n, kinds[0], repeats=3)] for n in (1, 100, 1000, 10_000)),
+        ),
+    ]
+    text = f"## The forensic scan\n\nRows of {FEATURES} features, with ids; seconds of the wall and (of the CPU), "
+    text += f"medians of {REPEATS}, in the first and the last table of 3.\n\n"
+    return text + "\n".join(tables)

@@ -1,14 +1,12 @@
 """Raw tables through a schema, against scikit-learn's fitted encoders: time, and what models make of the rows.
 
-Run it with ``python -m benchmarks.schema FOLDER``, a folder with ``adult_raw.csv.gz`` and ``titanic_raw.csv``; it
-prints Markdown. All sides run in one process, in turns, on one thread, and medians of processor time are compared.
+All sides run in one process, in turns, on one thread, and medians of processor time are compared.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import statistics
-import sys
 import time
 import warnings
 from pathlib import Path
@@ -24,8 +22,9 @@ from sklearn.metrics import accuracy_score, balanced_accuracy_score, log_loss, r
 from sklearn.model_selection import StratifiedKFold, train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import KBinsDiscretizer, Normalizer, OneHotEncoder, StandardScaler, normalize
+from threadpoolctl import threadpool_limits
 
-from benchmarks.tools import table
+from benchmarks.tools import processor_turns, table
 from erasable import ErasableClassifier
 from erasable.estimators import TableEncoder
 from erasable.schemas import Category, Number, Schema, Text, draft_schema
@@ -39,22 +38,12 @@ ADULT_NUMBERS = ["age", "fnlwgt", "education-num", "capital-gain", "capital-loss
 TITANIC = ["Pclass", "Sex", "Embarked"], ["Age", "SibSp", "Parch", "Fare"]
 
 
-def in_turns(contestants):
-    """The median processor time of each."""
-    times = {name: [] for name in contestants}
-    for _ in range(ROUNDS):
-        for name, call in contestants.items():
-            start = time.process_time()
-            call()
-            times[name].append(time.process_time() - start)
-    return {name: statistics.median(ts) for name, ts in times.items()}
-
-
 def timed(head, contestants):
-    medians = in_turns(contestants)
+    """The table of processor times."""
+    medians = {name: statistics.median(times) for name, times in processor_turns(contestants, ROUNDS).items()}
     first = next(iter(medians.values()))
-    print(
-        table([head, "seconds", "times the first"], [(n, f"{t:.3f}", f"{t / first:.2f}") for n, t in medians.items()])
+    return table(
+        [head, "seconds", "times the first"], [(n, f"{t:.3f}", f"{t / first:.2f}") for n, t in medians.items()]
     )
 
 
@@ -69,7 +58,7 @@ def encoding(adult, schema):
     large = pd.concat([adult] * TIMES, ignore_index=True)
     arrow = pa.Table.from_pandas(large)
     texts = pa.table({n: c.cast(pa.string()) for n, c in zip(arrow.column_names, arrow.columns, strict=True)})
-    timed(
+    return timed(
         f"encoding {len(large):,} rows of {len(categories) + len(numbers)} columns",
         {
             "ColumnTransformer(OneHotEncoder, KBinsDiscretizer), pandas": lambda: peer.transform(large),
@@ -82,24 +71,26 @@ def encoding(adult, schema):
 
 def texts(seed=0):
     rng = np.random.default_rng(seed)
-    words = np.array([f"word{i}" for i in range(20_000)])
-    rank = np.minimum(rng.zipf(1.3, (TEXTS, 30)), len(words)) - 1
-    lines = [" ".join(row) for row in words[rank]]
+    vocabulary = np.array([f"word{i}" for i in range(20_000)])
+    rank = np.minimum(rng.zipf(1.3, (TEXTS, 30)), len(vocabulary)) - 1
+    lines = [" ".join(row) for row in vocabulary[rank]]
     schema = Schema([Text(name="t", words=(1, 1), places=1024)])
     characters = Schema([Text(name="t", characters=(3, 4), places=1024)])
     peer = HashingVectorizer(n_features=1024)
     short = HashingVectorizer(n_features=1024, analyzer="char", ngram_range=(3, 4))
-    timed(
+    words = timed(
         f"{TEXTS:,} texts of 30 words",
         {"HashingVectorizer": lambda: peer.transform(lines), "Schema.encode": lambda: schema.encode({"t": lines})},
     )
-    timed(
+    runs = timed(
         f"{TEXTS // 4:,} texts of 30 words, runs of 3 and 4 characters",
         {
             "HashingVectorizer": lambda: short.transform(lines[: TEXTS // 4]),
             "Schema.encode": lambda: characters.encode({"t": lines[: TEXTS // 4]}),
         },
     )
+
+    return f"{words}\n{runs}"
 
 
 def usual(categories, numbers):
@@ -190,7 +181,7 @@ def quality_adult(adult):
         }
         for name, model in models.items():
             scored.add(name, model, adult, y, *rows, seed)
-    print(scored.table(f"adult, 30% held out, {len(SPLITS)} splits", "AUC"))
+    return scored.table(f"adult, 30% held out, {len(SPLITS)} splits", "AUC")
 
 
 def quality_titanic(folder):
@@ -216,25 +207,24 @@ def quality_titanic(folder):
             }
             for name, model in models.items():
                 scored.add(name, model, raw if "skrub" in name else typed, y, *rows, seed)
-    print(scored.table(f"titanic, ten folds, {len(SPLITS)} times", "accuracy"))
+    return scored.table(f"titanic, ten folds, {len(SPLITS)} times", "accuracy")
 
 
-def main(folder):
-    warnings.simplefilter("ignore")
-    folder = Path(folder)
+def schema(options):
+    """Raw tables through a schema against fitted encoders; the tables are among the further data sets."""
+    text = "## Raw tables through a schema\n\n"
+    if not options.data:
+        return text + "Not measured: the tables are in the folder that `--data` names.\n"
+    folder = Path(options.data)
     adult = pd.read_csv(folder / "adult_raw.csv.gz", na_values="?")
-    start = time.process_time()
-    schema = draft_schema(adult, label="salary", id="row_id").schema
-    took = time.process_time() - start
-    print("Seconds of the processor, medians of turns on one thread. Encoders of scikit-learn are fitted before.")
-    print(f"A draft for adult ({len(adult):,} rows) took {took:.2f} s. Drafts are used unedited.")
+    with threadpool_limits(1), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        start = time.process_time()
+        drafted = draft_schema(adult, label="salary", id="row_id").schema
+        took = time.process_time() - start
+        parts = [encoding(adult, drafted), texts(), quality_adult(adult), quality_titanic(folder)]
+    text += "Seconds of the processor, medians of turns on one thread. Encoders of scikit-learn are fitted before. "
+    text += f"A draft for adult ({len(adult):,} rows) took {took:.2f} s. Drafts are used unedited. "
     said = "skrub's models are its `tabular_pipeline`: a fitted TableVectorizer, imputer and scaler before them."
-    print(f"{said if HAS_SKRUB else 'Without skrub, which is not installed: its lines are missing.'}\n")
-    encoding(adult, schema)
-    texts()
-    quality_adult(adult)
-    quality_titanic(folder)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])
+    text += said if HAS_SKRUB else "Without skrub, which is not installed: its lines are missing."
+    return f"{text}\n\n" + "\n".join(parts)

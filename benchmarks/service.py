@@ -1,10 +1,10 @@
 """The service under load: predictions while erasures commit, acceptance, completion, and kills in the middle of it.
 
-    python -m benchmarks.service             60 seconds of eight clients, 100 erasures a second, whether times tell who
-                                             was stored, a table, 50 kills
-    python -m benchmarks.service --quick     a tenth of each
+    make bench ARGS="--only service"                 a quarter of a minute of eight clients, 100 erasures a second,
+                                                     whether times tell who was stored, a table, 20 kills
+    python -m benchmarks.service --scale 4           four times each
     python -m benchmarks.service --settled 100000    start, memory and predictions with so many settled requests, and a
-                                             batch of 100,000 identities
+                                                     batch of 100,000 identities
 
 The clients are one process of plain sockets. On two processors, it and the three processes beside the one that answers
 are on the second, and that one on the first.
@@ -38,7 +38,9 @@ from erasable.service.requests import Filing, Identity
 from erasable.service.settings import Settings
 from erasable.service.tokens import SCOPES, make_token
 
-CORE, FEATURES, CLIENTS, LEARNT = 33_000, 600, 8, 20_000
+CORE, FEATURES, CLIENTS, LEARNT = 33_000, 600, 8, 5_000
+MIXED, STEADY, PAIRS, KILLS = 15, 10, 40, 20  # seconds, seconds, requests of each kind, kills
+SETTLED, NAMED = 50_000, 50_000
 OPERATOR = b"k" * 32
 PIECE = 2**16  # bytes that a client sends at a time
 
@@ -313,17 +315,17 @@ def service(options):
         f"## The service under load\n\nA model of {CORE:,} x {FEATURES} rows behind `erasable serve`, squared loss,",
         "one BLAS thread, on two processors in all: the process that answers on the first; on the second those that",
         "change models, read and verify, with niceness 10, 10 and 19, and the one process of all the clients. Eight",
-        "clients for 60 seconds, each nine predictions of one row and an erasure, over and over: as fast as they are",
-        "answered; then 100 erasures and 100 predictions a second for 20 seconds; then predictions while a table of",
-        f"{LEARNT:,} x {FEATURES} rows is learnt; then 50 kills in the middle of erasures.\n\n",
+        f"clients for {MIXED} seconds, each nine predictions of one row and an erasure, over and over: as fast as they",
+        f"are answered; then 100 erasures and 100 predictions a second for {STEADY} seconds; then predictions while a",
+        f"table of {LEARNT:,} x {FEATURES} rows is learnt; then {KILLS} kills in the middle of erasures.\n\n",
     ]
     long = [
-        "\n\nThe same service on a model of 5,000 rows, started on a ledger without requests and on one with 100,000",
-        "settled requests: the start, processor seconds and memory of the process that answers; predictions of one",
-        "client while nobody else asks, and while a token reloads a page of 50 requests over and over; a batch of",
-        "100,000 identities, until it is accepted and until it is completed.\n\n",
+        "\n\nThe same service on a model of 5,000 rows, started on a ledger without requests and on one with",
+        f"{SETTLED:,} settled requests: the start, processor seconds and memory of the process that answers;",
+        "predictions of one client while nobody else asks, and while a token reloads a page of 50 requests over and",
+        f"over; a batch of {NAMED:,} identities, until it is accepted and until it is completed.\n\n",
     ]
-    return " ".join(text) + measured() + " ".join(long) + settled(100_000)
+    return " ".join(text) + measured() + " ".join(long) + settled(SETTLED)
 
 
 def measured(core=CORE, scale=1.0):
@@ -338,18 +340,20 @@ def measured(core=CORE, scale=1.0):
         console.print("the model is there")
         process, seconds = started(folder, port)
         rows.append(["start", f"{seconds:.2f} s", "", "", ""])
-        times, accepted = asyncio.run(mixed(port, token, X, people, 60 * scale))
+        times, accepted = asyncio.run(mixed(port, token, X, people, MIXED * scale))
         total = sum(map(len, times.values()))
         for what in times:
-            rows.append([f"{what}, 8 clients", f"{len(times[what]) / (60 * scale):.0f}/s", *percentiles(times[what])])
+            rows.append(
+                [f"{what}, 8 clients", f"{len(times[what]) / (MIXED * scale):.0f}/s", *percentiles(times[what])]
+            )
         left = asyncio.run(all_completed(port, token, accepted))
         rows.append(["lost acknowledgements, missing receipts", f"{left[0]}, {left[1]} of {len(accepted)}", "", "", ""])
-        accept, complete, predict, more = asyncio.run(steady(port, token, X, people[len(accepted) :], 20 * scale))
+        accept, complete, predict, more = asyncio.run(steady(port, token, X, people[len(accepted) :], STEADY * scale))
         rows.append(["predict, 100/s beside 100 erasures/s", f"{len(predict)}", *percentiles(predict)])
         rows.append(["acceptance, 100/s", f"{len(accept)}", *percentiles(accept)])
         rows.append(["completion, 100/s", f"{len(complete)}", *percentiles(complete)])
         accepted |= more
-        longer, more = asyncio.run(told_apart(port, token, people[len(accepted) :], round(200 * scale)))
+        longer, more = asyncio.run(told_apart(port, token, people[len(accepted) :], round(PAIRS * scale)))
         rows.append(["longer for the stored than for the unknown", f"{longer:.2f} of pairs", "", "", ""])
         accepted |= more
         asyncio.run(all_completed(port, token, accepted))
@@ -359,7 +363,7 @@ def measured(core=CORE, scale=1.0):
         process.send_signal(signal.SIGTERM)
         process.wait(60)
         console.print("now the kills, after", rows)
-        killed = killing(folder, port, token, people[len(accepted) :], round(50 * scale), accepted)
+        killed = killing(folder, port, token, people[len(accepted) :], round(KILLS * scale), accepted)
         rows.append(["kills under load", f"{killed}", "", "", ""])
         process, _ = started(folder, port)
         left = asyncio.run(all_completed(port, token, accepted))
@@ -461,7 +465,7 @@ async def batch(port, token, people):
     return accepted, time.perf_counter() - begin
 
 
-def settled(n, core=5000, named=100_000):
+def settled(n, core=5000, named=NAMED):
     """A table: an empty ledger, and one of n settled requests."""
     rows, port = [], random.randint(20_000, 32_000)
     for count in (0, n):
@@ -492,14 +496,14 @@ def settled(n, core=5000, named=100_000):
 def main():
     """Print the table."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--scale", type=float, default=1.0, help="how many times as long")
     parser.add_argument("--core", type=int, default=CORE)
     parser.add_argument("--settled", type=int, default=0)
     asked = parser.parse_args()
     if asked.settled:
-        print(settled(asked.settled))
+        print(settled(asked.settled, named=asked.settled))
         return
-    print(measured(asked.core, 0.1 if asked.quick else 1.0))
+    print(measured(asked.core, asked.scale))
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from benchmarks.tools import made_by, table
+from benchmarks.tools import console, table
 from erasable import ErasableClassifier
 from erasable.research.attacks.groups import kept_by_group
 from erasable.research.controls import with_constant
@@ -98,6 +98,7 @@ def deletions_table(folder):
     rows = []
     for name in names(folder):
         sets = data(name, folder)
+        console.log(name)
         for order in ("core rows at random", "core rows of one class first", "most harmful core rows first"):
             core, found, ms = deletions(*sets, order)
             rows.append([f"{name}, {core:,} core rows", order, *(f"{a:.3f}" for a in found), f"{ms:.2f} ms"])
@@ -166,6 +167,7 @@ def adaptive_table(folder):
     rows = []
     for name in names(folder):
         X, y, _, _ = data(name, folder)
+        console.log(name)
         for words, configuration in CONFIGURATIONS.items():
             rows.append([name, words, f"{adaptive(X, y, configuration)} of {REQUESTS}"])
     return table(["set", "ErasableClassifier", "states equal to learning the rows left, bit for bit"], rows)
@@ -222,11 +224,9 @@ def worst_case(options):
     """The section: deletions, adaptive requests, who is stored."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        head = (
-            "## Worst cases\n\nCore rows leave in the worst order found (docs/audit.md); times are of the processor. "
-        )
+        head = "## Worst cases\n\nCore rows leave in the worst order found (docs/audit.md); times are of the processor."
         return (
-            f"{head}{made_by('worst_case', options)}\n\n{deletions_table(options.data)}\n\n"
+            f"{head}\n\n{deletions_table(options.data)}\n\n"
             f"Requests that read the state first:\n\n{adaptive_table(options.data)}\n\n"
             f"Who is stored:\n\n{groups_table(options.data)}\n"
         )
