@@ -22,7 +22,7 @@ from sklearn.metrics import log_loss, roc_auc_score
 
 from benchmarks.comparison import Task, timed
 from benchmarks.sets import raw_tables
-from benchmarks.tools import made_by, table
+from benchmarks.tools import table
 from erasable import ErasableClassifier, ModelFile
 from erasable.research.baselines import SISAClassifier
 
@@ -32,7 +32,7 @@ EPSILON, DELTA, ALPHA = 1.0, 1e-6, 0.001  # of differential privacy; the regular
 INTRODUCTION = f"""## Alternatives
 
 Ways to forget a person, on the raw table *adult*: {{rows:,}} people to learn from, one row each, {{tests:,}} others to
-score. {{made}}
+score.
 Processor seconds on one thread, on a shared machine: to learn, the fastest of three, and to forget one stored person
 and predict again, the median of {PEOPLE} people. For peers rows are encoded beforehand, and nothing is written; for us
 both seconds include encoding raw rows and the durable file. Kept is all that must be kept to forget the next person:
@@ -311,7 +311,7 @@ def alternatives(options):
             clock = seconds if row[0] == "**erasable, independent**" else clock
             print(*row, flush=True)
     rows.append(["drop the model", "0.0%", "0", "", "nothing to do", "", "", ""])
-    text = INTRODUCTION.format(rows=len(train), tests=len(test), made=made_by("alternatives", options))
+    text = INTRODUCTION.format(rows=len(train), tests=len(test))
     text += f"<!-- figures -->\n\n{table(HEAD, rows)}\n<!-- end of figures -->\n\n"  # shown by docs/compare.md
     text += f"By the clock, a durable erasure with `erasable, independent` took {clock:.2g} s.\n"
     return text + "Leverage equals learning the *stored* rows anew, which `verify` checks, not all rows.\n"
