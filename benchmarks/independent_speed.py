@@ -110,7 +110,7 @@ def write_rows(path):
     rng, columns = np.random.default_rng(1), [f"f{j}" for j in range(WIDTH)]
     schema = pa.schema([*((c, pa.float32()) for c in columns), ("id", pa.int64()), ("label", pa.int8())])
     with pq.ParquetWriter(path, schema) as out:
-        for k in range(MILLIONS * 10**6 // BLOCK):
+        for k in range(int(MILLIONS * 10**6) // BLOCK):
             X = rng.standard_normal((BLOCK, WIDTH), dtype=np.float32)
             ids, y = np.arange(k * BLOCK, (k + 1) * BLOCK), (X[:, 0] > 0).astype(np.int8)
             out.write_table(pa.table([*map(pa.array, X.T), ids, y], schema=schema))

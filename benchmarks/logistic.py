@@ -59,22 +59,32 @@ def core_of(clf, X, y):
     return to_grid(rows, grid), np.where(np.asarray(y)[ids], 1, -1), grid
 
 
-def contestants(rows, signs, grid, before, gone):
-    """Calls that solve the problem without some rows; ``before``, the weights with them, is given to some of them."""
+def without(rows, signs, gone):
+    """Rows and labels that are left, and whether they are sparse."""
     left = np.delete(rows, gone, axis=0)
-    y, ones, units = np.delete(signs, gone), np.ones(len(left)), round(ALPHA * 4**grid.bits)
+    return left, np.delete(signs, gone), np.count_nonzero(left) < 0.1 * left.size
+
+
+def contestants(rows, signs, grid, before, gone):
+    """Our solver without a row; ``before``, the weights with it, is given to some of the calls."""
+    left, y, sparse = without(rows, signs, gone)
     gram = np.asfortranarray(left.T.astype(np.float64) @ left.astype(np.float64))
-    problem = y[None, :], ones, grid, units
-    ours = {
+    problem = y[None, :], np.ones(len(left)), grid, round(ALPHA * 4**grid.bits)
+    found = {
         "gram": lambda: logistic_weights(left, *problem, gram=gram),
         "nothing": lambda: logistic_weights(left, *problem),
         "published": lambda: logistic_weights(left, *problem, before),
     }
-    sparse = np.count_nonzero(left) < 0.1 * left.size
     if sparse:
         features = sp.csr_array(left[:, :-1])
-        ours["gram, sparse"] = lambda: logistic_weights(features, *problem, gram=gram)
-        ours["published, sparse"] = lambda: logistic_weights(features, *problem, before)
+        found["gram, sparse"] = lambda: logistic_weights(features, *problem, gram=gram)
+        found["published, sparse"] = lambda: logistic_weights(features, *problem, before)
+    return found
+
+
+def peers(rows, signs, grid, before, gone):
+    """Refits of the peer without some rows, from the weights with them; of sparse rows, too, where they are."""
+    left, y, sparse = without(rows, signs, gone)
 
     def refit(X):
         peer = LogisticRegression(
@@ -84,11 +94,8 @@ def contestants(rows, signs, grid, before, gone):
         return peer.fit(X, y)
 
     dense = left / 2.0**grid.bits
-    peers = {"peer": lambda: refit(dense)}
-    if sparse:
-        csr = sp.csr_array(dense)
-        peers["peer, sparse"] = lambda: refit(csr)
-    return {**ours, **peers}
+    csr = sp.csr_array(dense) if sparse else None
+    return {"peer": lambda: refit(dense), **({"peer, sparse": lambda: refit(csr)} if sparse else {})}
 
 
 def weights_after_forgetting(clf, rng, n):
@@ -99,11 +106,11 @@ def weights_after_forgetting(clf, rng, n):
 
 def calls_of(clf, core, before, rng):
     """All calls of one round: one row leaves, and then a hundred."""
-    rows, signs, grid = core
+    n, gone = len(core[0]), rng.integers(len(core[0]))
     calls = {"model": lambda: weights_after_forgetting(clf, rng, 1)}
-    calls |= contestants(rows, signs, grid, before, rng.integers(len(rows)))
+    calls |= contestants(*core, before, gone) | peers(*core, before, gone)
     calls[MODEL_MANY] = lambda: weights_after_forgetting(clf, rng, MANY)
-    after = contestants(rows, signs, grid, before, rng.choice(len(rows), MANY, replace=False))
+    after = peers(*core, before, rng.choice(n, MANY, replace=False))
     return calls | {PEER_MANY: after.get("peer, sparse", after["peer"])}
 
 

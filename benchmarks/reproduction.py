@@ -9,13 +9,12 @@ from benchmarks.tools import console
 from erasable.research.reproduce import Settings, as_in_the_paper, in_detail, reproduce, speed_ups
 
 METHODS = ("erasable", "retrained", "sums", "sisa", "newton", "subsample")
-SHORT = {"methods": METHODS, "repeats": 1, "points": 5, "time_limit": 4.0}
+SHORT = {"methods": METHODS, "repeats": 1, "points": 5, "time_limit": 4.0, "quick": True}
 
 
 def cases(folder):
     """What is run; a real set where there is a folder with it."""
     yield Settings("margin", **SHORT)
-    yield Settings("purchase-like", **SHORT)
     if folder:
         yield Settings(str(Path(folder, "retail600_kmeans2_train.npz")), delete_label="1", **SHORT)
 

@@ -5,7 +5,7 @@
     make bench ARGS="--data DIR --resume"        what is missing, failed or is of another code state
 
 A section is a function of its name in a module of this folder: it takes the options and returns Markdown, or None to
-keep what is there. Each runs in a process of its own and is written as soon as it is done, with its seconds, the code
+keep what is there. Each runs in a process of its own and is written when it is done, with its seconds, the code
 state and the date. One that raises is reported as failed, and the others go on. In a section contestants take turns,
 figures are medians, and ratios are of medians.
 """
@@ -14,14 +14,18 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import re
 import sys
+import threading
 import time
 import traceback
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from datetime import UTC, datetime
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from pathlib import Path
+
+from threadpoolctl import threadpool_limits
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.tools import code_state, console, stamp, table
@@ -61,6 +65,9 @@ SECTIONS = {  # in the order of the file: the name of the section, and the modul
     "poison": "poison",
     "reproduction": "reproduction",
 }
+# What models are worth, not how fast they are: two at a time, after the others, on one BLAS thread each.
+ASIDE = {"accuracy", "order", "defaults", "comparison", "models", "learners", "regression", "drafts", "planning"}
+ASIDE |= {"worst_case", "independent", "independent_deletions", "poison"}
 MARK = re.compile(r"<!-- section: (\w+) -->\n")
 STAMP = re.compile(r"^\*Made in ([\d,]+) s at (.+), (\d{4}-\d\d-\d\d)\.\*$", re.MULTILINE)
 GOAL = re.compile(r"<!-- goal: (.+) -->")
@@ -69,12 +76,19 @@ FAILED = "**Failed**"
 
 def made(name, options):
     """A section's text."""
-    return getattr(importlib.import_module(f"benchmarks.{SECTIONS[name]}"), name)(options)
+    work = getattr(importlib.import_module(f"benchmarks.{SECTIONS[name]}"), name)
+    with threadpool_limits(1 if name in ASIDE else None):
+        return work(options)
+
+
+def leave_with_parent():
+    """End this process when the one that started it has ended, however that was."""
+    threading.Thread(target=lambda: (parent_process().join(), os._exit(1)), daemon=True).start()
 
 
 def in_own_process(name, options):
     """The same in a process of its own: one that is killed fails alone, and none leaves settings to the next."""
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=leave_with_parent) as pool:
         return pool.submit(made, name, options).result()
 
 
@@ -127,10 +141,18 @@ def page(parts, state, command):
     stamps = {name: STAMP.search(part) for name, part in parts.items()}
     seconds = sum(int(found[1].replace(",", "")) for found in stamps.values() if found and found[2] == state)
     others = [name for name, found in stamps.items() if not found or found[2] != state]
-    text = f"# Results\n\nMade by `{command}` at {state}, {datetime.now(UTC):%Y-%m-%d}, in {seconds / 60:.0f} minutes; "
-    text += f"sections of another code state, as each says at its end: {', '.join(others) or 'none'}. "
+    text = f"# Results\n\nMade by `{command}` at {state}, {datetime.now(UTC):%Y-%m-%d}: {seconds / 60:.0f} minutes in "
+    text += f"all sections. Of another code state, as each says at its end: {', '.join(others) or 'none'}. "
     text += f"{in_words(machine())}.\n\n{goals(parts)}"
     return text + "".join(f"<!-- section: {name} -->\n{parts[name]}" for name in parts).rstrip() + "\n"
+
+
+def in_turn(run, names):
+    """What a call gives for each name: those of speed by themselves, and then the others, two at a time."""
+    yield from (run(name) for name in names if name not in ASIDE)
+    with ThreadPoolExecutor(2) as pool:
+        for done in as_completed([pool.submit(run, name) for name in names if name in ASIDE]):
+            yield done.result()
 
 
 def main(argv=None, make=in_own_process):
@@ -146,14 +168,16 @@ def main(argv=None, make=in_own_process):
     state = code_state()
     parts = sections_of(options.out.read_text(encoding="utf-8")) if options.out.exists() else {}
     command = 'make bench ARGS="--data DIR"' if options.data else "make bench"
+    wanted = [n for n in options.only or SECTIONS if not (options.resume and is_done(parts.get(n, ""), state))]
     failed = []
-    for name in options.only or SECTIONS:
-        if options.resume and is_done(parts.get(name, ""), state):
-            continue
+
+    def run(name):
         console.print(f"{datetime.now(UTC):%H:%M:%S} {name}")
-        parts[name] = section(name, options, parts.get(name, ""), state, make)
-        failed += [name] if FAILED in parts[name] else []
-        parts = {known: parts[known] for known in SECTIONS if known in parts}
+        return name, section(name, options, parts.get(name, ""), state, make)
+
+    for name, text in in_turn(run, wanted):
+        parts = {known: text if known == name else parts[known] for known in SECTIONS if known in {name, *parts}}
+        failed += [name] if FAILED in text else []
         written = options.out.with_suffix(".new")
         written.write_text(page(parts, state, command), encoding="utf-8")
         written.replace(options.out)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import subprocess
+import threading
 
 import numpy as np
 import pytest
 
 from benchmarks import tools
-from benchmarks.run import STAMP, main, sections_of
+from benchmarks.run import ASIDE, SECTIONS, STAMP, in_turn, main, sections_of
 from benchmarks.tools import alone, code_state, goal, peak_of, processor_turns, stamp
 
 
@@ -78,7 +79,24 @@ def test_resuming_runs_what_is_missing_failed_or_of_another_code(out, monkeypatc
     _, ran, parts = run(out, "--resume", "--only", "loop")
     assert ran == ["loop"]
     assert STAMP.search(parts["fit"])[2] == "abcd1234"
-    assert "another code state, as each says at its end: fit, forget." in out.read_text()
+    assert "nother code state, as each says at its end: fit, forget." in out.read_text()
+
+
+def test_sections_of_speed_run_by_themselves_and_the_others_two_at_a_time():
+    now, most, both = [], {}, threading.Barrier(2, timeout=30)
+
+    def work(name):
+        now.append(name)
+        if name in ASIDE:
+            both.wait()
+        most[name] = list(now)
+        now.remove(name)
+        return name
+
+    names = ["accuracy", "fit", "models", "loop"]
+    assert sorted(in_turn(work, names)) == sorted(names)
+    assert (most["fit"], most["loop"]) == (["fit"], ["loop"])
+    assert set(SECTIONS) > ASIDE
 
 
 def test_a_section_without_news_stays_as_it_is_and_may_bring_its_own_stamp(out):
