@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from erasable.errors import ConflictError, NotErasedError, QueueFullError, StoreError, UnknownRequestError
-from erasable.service.journals import Epochs
+from erasable.service.journals import OpenJournals
 from erasable.service.ledger import Ledger
 from erasable.service.purges import check_tombstone
 from erasable.service.requests import Identity, State, key_of
@@ -145,7 +145,7 @@ def test_what_is_open_moves_on_when_its_file_has_to_go(ledger, tmp_path):
 
 
 def test_an_epoch_is_left_alone_while_all_of_it_is_open(tmp_path):
-    epochs = Epochs(str(tmp_path), b"k" * 32, Disk())
+    epochs = OpenJournals(str(tmp_path), b"k" * 32, Disk())
     epochs.put({"a": {"request": "a"}, "b": {"request": "b"}})
     assert epochs.doomed(["a", "b"]) == {}  # it takes requests
     epochs.close()

@@ -17,10 +17,10 @@ from erasable.audit.keys import new_key
 from erasable.audit.receipts import check_receipt
 from erasable.errors import ConflictError, UnknownRequestError
 from erasable.models.reports import VerifyReport
-from erasable.service.index import Found, Query
+from erasable.service.index import Query, RequestPage
 from erasable.service.ledger import Ledger
 from erasable.service.lineage import Erased
-from erasable.service.model_files import Verified
+from erasable.service.model_files import VerifiedState
 from erasable.service.requests import Case, Erasure, Filing, Identity, State
 from erasable.service.settings import Settings
 from erasable.service.suppression import ListedPeople, SuppressionList
@@ -68,13 +68,13 @@ class Line:
         self.announce(self.path.strip("/"), checksum_of(before), checksum_of(after))
         self.write(after)
 
-    def verify(self, groups, listed) -> Verified:
+    def verify(self, groups, listed) -> VerifiedState:
         people = self.people()
         digest = hashlib.sha256(" ".join(people).encode()).hexdigest()
         VERIFIED[digest] = people
         stores = tuple(any(who.value in people for who in named) for named in groups)
         held = listed is not None and any(listed.holds("subject", name) for name in people)
-        return Verified(VerifyReport(len(people), 0, 0, digest), "exact", stores, held, checksum_of(people))
+        return VerifiedState(VerifyReport(len(people), 0, 0, digest), "exact", stores, held, checksum_of(people))
 
     def checksum(self) -> str:
         return checksum_of(self.people())
@@ -288,7 +288,7 @@ def check_laws(world: World, before: Said) -> None:
         assert letter in said.sent  # by this process, or by one before it
         assert world.delivered[name] <= (letter not in before.told)  # once it is noted, never again
         assert ledger.accept_each([filing(letter, b"body of " + letter.encode())]) == [entry]
-        assert ledger.search(Query(text=f"case-{letter}")) == Found([entry], 1)
+        assert ledger.search(Query(text=f"case-{letter}")) == RequestPage([entry], 1)
         filed = [event.what for event in ledger.trail(request_id=name).events if event.what != "look-up"]
         assert sorted(filed) == ["cancel"] * (entry.state is State.CANCELLED) + ["request"]
         try:

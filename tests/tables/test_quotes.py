@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from erasable.errors import InputError
 from erasable.tables import load_table, text
-from erasable.tables.text import _Watch, whole_rows
+from erasable.tables.text import _QuoteTracker, whole_rows
 from tests.tables.cases import SECRET_TEXT, refused
 
 
@@ -30,7 +30,7 @@ def is_refused_by_the_rules(text):
 
 
 def is_refused(text, cuts):
-    watch = _Watch(",", "t.csv")
+    watch = _QuoteTracker(",", "t.csv")
     try:
         for low, high in zip([0, *cuts], [*cuts, len(text)], strict=True):
             watch.feed(text[low:high].encode())

@@ -22,8 +22,8 @@ from erasable.coresets import CoreSetMap, check_core_set, core_positions
 from erasable.errors import ConfigurationError, ErasableError, StateFormatError, VerificationError
 from erasable.estimators.base import ErasableClassifierBase
 from erasable.estimators.learners import (
+    CoreSetRows,
     LearnerHead,
-    SelectedRows,
     check_balanced_learner,
     check_estimator_parameter,
     core_set_guarantee,
@@ -303,7 +303,7 @@ class CoreSetSelection(Selection):
         """What the map selects."""
         keys = ids.tolist() if isinstance(ids, np.ndarray) else ids
         index = core_positions(self.core_set, rows, labels, keys)
-        return SelectionResult(index, [SelectedRows.chosen(rows, labels, keys, index).rows], Decisions())
+        return SelectionResult(index, [CoreSetRows.chosen(rows, labels, keys, index).rows], Decisions())
 
     def tilts_of(self, classes: Sequence[Any]) -> Float64s | None:
         """What the map says of these classes; None for a map that does not look at labels."""
@@ -333,7 +333,7 @@ class CoreSetSelection(Selection):
 
     def row_tensors(self, rows: object) -> Tensors:
         """64-bit integers with the bits of the numbers, and where they stand."""
-        return SelectedRows(rows, [], []).tensors()
+        return CoreSetRows(rows, [], []).tensors()
 
     def read_rows(self, tensors: dict[str, npt.NDArray[Any]]) -> Any:
         """The numbers, finite; sparse ones in canonical form."""

@@ -67,7 +67,7 @@ class LearnerHead(Head):
 
     def train(self, c: Configuration, rows: list[Any], labels: list[Any], ids: list[Any]) -> tuple[list[int], Any]:
         """The learner, and the positions of the rows that it keeps."""
-        selected, learner = self._trained(c, SelectedRows(rows[0], labels, ids))
+        selected, learner = self._trained(c, CoreSetRows(rows[0], labels, ids))
         if not selected.ids:
             raise NoRowsError("the learner kept none of the core rows: let it keep more.")
         if hasattr(learner, "classes_"):
@@ -75,7 +75,7 @@ class LearnerHead(Head):
         kept = set(selected.ids)
         return [i for i, key in enumerate(ids) if key in kept], {"learner": learner}
 
-    def _trained(self, c: Configuration, selected: SelectedRows) -> tuple[SelectedRows, Any]:
+    def _trained(self, c: Configuration, selected: CoreSetRows) -> tuple[CoreSetRows, Any]:
         return train_on(selected, c.selection.core_set, self.learner, self.reproducible)
 
     def forget(self, model: Model, leaving: list[Any]) -> int:
@@ -86,14 +86,14 @@ class LearnerHead(Head):
         finally:
             overwrite(old.rows)
 
-    def _without(self, model: Model, old: SelectedRows, gone: set[Any]) -> int:
+    def _without(self, model: Model, old: CoreSetRows, gone: set[Any]) -> int:
         c, before, learner = model.configuration, model.version_token, model.cache["learner"]
         core_set = c.selection.core_set
         left = old.take([i for i, key in enumerate(old.ids) if key not in gone])
         if not core_set.stable and left.ids:
             labels = array_of(left.labels)
             index = core_positions(core_set, left.rows, labels, left.ids)
-            left = SelectedRows.chosen(left.rows, labels, left.ids, index)
+            left = CoreSetRows.chosen(left.rows, labels, left.ids, index)
         by_itself = forgets(self.learner) and not isinstance(learner, Constant) and left.n_classes > 1
         retrained = 0
         if not by_itself:  # it may refuse these rows, and nothing was changed yet
@@ -142,7 +142,7 @@ class LearnerHead(Head):
         StateFormatError
             When no such learner can have been trained on these rows.
         """
-        stored = SelectedRows(state.rows.copy(), list(state.labels), list(state.ids))
+        stored = CoreSetRows(state.rows.copy(), list(state.labels), list(state.ids))
         refusal = None
         try:
             selected, learner = self._trained(state.configuration, stored)
@@ -241,9 +241,9 @@ class LearnerHead(Head):
         return {"learner": described(self.learner), "reproducible": self.reproducible}
 
 
-def selected_rows(model: Model) -> SelectedRows:
+def selected_rows(model: Model) -> CoreSetRows:
     """The core rows of a model as learners take them."""
-    return SelectedRows(model.core.rows(), model.core.labels(), model.core.ids())
+    return CoreSetRows(model.core.rows(), model.core.labels(), model.core.ids())
 
 
 def core_set_guarantee(c: Configuration) -> Guarantee:
@@ -309,7 +309,7 @@ def check_balanced_learner(learner: Any) -> None:
         raise ConfigurationError("balance and class_weight both make up for rare classes: leave one of them out.")
 
 
-def train_on(core: SelectedRows, core_set: CoreSetMap, base: object, reproducible: bool) -> tuple[SelectedRows, Any]:
+def train_on(core: CoreSetRows, core_set: CoreSetMap, base: object, reproducible: bool) -> tuple[CoreSetRows, Any]:
     """The learner that these core rows give, and those of them that it keeps."""
     if core.n_classes < 2:
         return core, Constant(0) if core.ids else None
@@ -319,7 +319,7 @@ def train_on(core: SelectedRows, core_set: CoreSetMap, base: object, reproducibl
     return core, (seeded(base, core.digest()) if reproducible else clone(base)).fit(rows, labels)
 
 
-def agreed(core: SelectedRows, learner: object, core_set: CoreSetMap) -> tuple[SelectedRows, Any]:
+def agreed(core: CoreSetRows, learner: object, core_set: CoreSetMap) -> tuple[CoreSetRows, Any]:
     """Core rows without those that the learner, having a core set of its own, does not keep."""
     if not hasattr(learner, "core_ids_"):
         return core, learner
@@ -405,7 +405,7 @@ def _equal(held: object, again: object) -> bool:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SelectedRows:
+class CoreSetRows:
     """Core rows in order of selection: a float64 array or CSR in canonical form, with their labels and ids."""
 
     rows: Any
@@ -419,7 +419,7 @@ class SelectedRows:
     @classmethod
     def chosen(
         cls, X: MatrixLike, y: npt.NDArray[Any], keys: Sequence[Key], index: npt.NDArray[np.intp]
-    ) -> SelectedRows:
+    ) -> CoreSetRows:
         """Copies of the rows at these positions."""
         if isinstance(X, np.ndarray):
             rows = X[index].astype(np.float64, order="C", copy=False)
@@ -431,9 +431,9 @@ class SelectedRows:
                 rows.indices, rows.indptr = rows.indices.astype(np.int32), rows.indptr.astype(np.int32)
         return cls(rows, pick(y, index), pick(keys, index))
 
-    def take(self, index: list[int]) -> SelectedRows:
+    def take(self, index: list[int]) -> CoreSetRows:
         """Copies of some of them."""
-        return SelectedRows(self.rows[index], [self.labels[i] for i in index], [self.ids[i] for i in index])
+        return CoreSetRows(self.rows[index], [self.labels[i] for i in index], [self.ids[i] for i in index])
 
     @property
     def n_classes(self) -> int:

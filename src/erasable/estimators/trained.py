@@ -138,7 +138,7 @@ class Fitted:
         raise NotImplementedError
 
 
-class _Only(Fitted):
+class _ConstantLearner(Fitted):
     """Predicts the only class that there is, or the targets of the only row."""
 
     def __init__(self, facts: TrainedLearner, targets: Float64s | None = None) -> None:
@@ -221,9 +221,9 @@ def train(head: Any, X: Float64s, y: npt.NDArray[Any], weights: Float64s | None,
     if head.classifies:
         present, y = np.unique(y, return_inverse=True)
         if len(present) == 1:
-            return _Only(_facts(head, b"the only class"))
+            return _ConstantLearner(_facts(head, b"the only class"))
     elif len(y) == 1:  # which some libraries refuse
-        return _Only(_facts(head, b"the only row"), np.asarray(y, dtype=np.float64).reshape(1, -1))
+        return _ConstantLearner(_facts(head, b"the only row"), np.asarray(y, dtype=np.float64).reshape(1, -1))
     known = entry.parameters(classifies=head.classifies)
     values = {name: parameter.default for name, parameter in known.items()} | dict(head.parameters)
     codes = _categories(head.learner, codes, values)

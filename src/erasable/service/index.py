@@ -94,7 +94,7 @@ class Query:
 
 
 @dataclass(frozen=True)
-class Found:
+class RequestPage:
     """One page of requests, and how many there are in all."""
 
     entries: list[Entry]
@@ -326,7 +326,7 @@ class Index:
         return [text for (text,) in self._ask("SELECT text FROM tombstones ORDER BY n")]
 
 
-class Reading:
+class JournalReader:
     """Takes in the records of ``past``, in order: settled requests go to the index, and those that owe stay here.
 
     Each record is complete in itself, so reading one twice changes nothing. ``owing`` has the records of requests that

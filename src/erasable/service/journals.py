@@ -2,7 +2,7 @@
 
 ``past`` has the outcomes of requests. ``anchor`` has the number and the MAC of every entry made in ``past``, so if one
 of the two is removed, emptied or replaced by an older copy, the other shows it. If a backup of both is restored, only a
-position written down elsewhere shows it: :attr:`Past.position`.
+position written down elsewhere shows it: :attr:`PastJournal.position`.
 
 Each ``open-N`` has the requests accepted between two commits, and is erased once all of them are settled.
 """
@@ -51,7 +51,7 @@ def lock_folder(folder: str, disk: Disk) -> int:
     return lock
 
 
-class Past:
+class PastJournal:
     """The files ``past`` and ``anchor`` of a folder; for one thread at a time.
 
     ``known`` is a position that the journal must have had. Raises ``StoreError`` if a file is damaged or lacks entries
@@ -154,7 +154,7 @@ def _parsed(position: str) -> tuple[int, str]:
     return int(pieces), mac
 
 
-class Epochs:
+class OpenJournals:
     """The files ``open-N`` of a folder, and which requests are in which; for the holder of the ledger's lock.
 
     A file is *stale* if it may hold more than these requests: some were settled, moved or refused.

@@ -36,16 +36,16 @@ from erasable.service.index import (
     DEEDS,
     Counts,
     Event,
-    Found,
     Index,
+    JournalReader,
     Query,
-    Reading,
+    RequestPage,
     Trail,
     read_saved,
     remove_saved,
     save,
 )
-from erasable.service.journals import Epochs, Past, lock_folder
+from erasable.service.journals import OpenJournals, PastJournal, lock_folder
 from erasable.service.lineage import Lineage
 from erasable.service.purges import WatchedClock, elapsed, make_tombstone
 from erasable.service.requests import (
@@ -107,10 +107,10 @@ class Ledger:
         self._owing: dict[str, None] = {}  # receipts or callbacks
         self._index, self._index_path = Index(), os.path.join(home, "index")
         self._unsaved, self._is_between = 0, False  # whether ``past`` has outcomes that the index lacks
-        self._epochs = Epochs(home, operator_key, disk)
-        past: Past | None = None
+        self._epochs = OpenJournals(home, operator_key, disk)
+        past: PastJournal | None = None
         try:
-            past = self._past = Past(home, operator_key, settings.anchor, disk)
+            past = self._past = PastJournal(home, operator_key, settings.anchor, disk)
             self.files = Lineage(past, operator_key, self._past_lock, settings.vouch, self.owing, self._replace)
             self._index, reading = self._read_past()
             for entry in reading.entries():
@@ -242,10 +242,10 @@ class Ledger:
         found = index.recent[key] = entry_of(self._past.record(place))
         return found
 
-    def search(self, query: Query) -> Found:
+    def search(self, query: Query) -> RequestPage:
         """A page of requests, and how many there are in all."""
         keys, total = self._index.search(query, self._clock().date())
-        return Found([entry for key in keys if (entry := self._entry(key)) is not None], total)
+        return RequestPage([entry for key in keys if (entry := self._entry(key)) is not None], total)
 
     def counts(self, controller: str | None = None) -> Counts:
         """How many requests of a controller, or of all, there are by state."""
@@ -413,7 +413,7 @@ class Ledger:
 
     @property
     def position(self) -> str:
-        """See ``Past.position``."""
+        """See ``PastJournal.position``."""
         with self._past_lock:
             return self._past.position
 
@@ -464,12 +464,12 @@ class Ledger:
             self._unsaved, image = 0, self._index.image()
         save(self._index_path, self._key, state, image, self._disk)
 
-    def _read_past(self) -> tuple[Index, Reading]:
+    def _read_past(self) -> tuple[Index, JournalReader]:
         """An index from its saved copy and the records after that, or from all records; and what these say."""
         contents = self._past.read()
         state, index = read_saved(self._index_path, self._key, contents, self._disk)
         self.files.restore(state.get("files", {}))
-        reading = Reading(index, state.get("owing", ()), state.get("begun", ()))
+        reading = JournalReader(index, state.get("owing", ()), state.get("begun", ()))
         reading.read(self.files.read(contents.since(state.get("at", (0, "", 0))[2])))
         self._unsaved = reading.records
         return index, reading

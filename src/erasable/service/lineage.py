@@ -18,7 +18,7 @@ from enum import IntEnum, StrEnum
 from typing import Any
 
 from erasable.errors import ConfigurationError, StoreError
-from erasable.service.journals import Past
+from erasable.service.journals import PastJournal
 from erasable.service.requests import Entry
 from erasable.service.suppression import SuppressionList
 from erasable.store import Record
@@ -51,7 +51,7 @@ class Lineage:
 
     def __init__(
         self,
-        past: Past,
+        past: PastJournal,
         operator_key: bytes,
         lock: threading.RLock,
         vouch: bool,

@@ -53,7 +53,7 @@ def call_here(
 
 
 @dataclass(frozen=True)
-class Verified:
+class VerifiedState:
     """A state that equals what learning its own rows gives."""
 
     report: VerifyReport
@@ -94,7 +94,7 @@ class ServedFile:
         """See ``ModelFile.predictor``."""
         return self._writer(_predictor, self.path)
 
-    def verify(self, named: Sequence[Sequence[Identity]], listed: SuppressionList | None) -> Verified:
+    def verify(self, named: Sequence[Sequence[Identity]], listed: SuppressionList | None) -> VerifiedState:
         """Verify the file; see ``verified``."""
         return self._verifier(verified, self.path, named, listed, progress=lambda *_: None)  # signs of life
 
@@ -153,14 +153,14 @@ def verified(
     named: Sequence[Sequence[Identity]],
     listed: SuppressionList | None,
     progress: Callable[[int, int], None] | None = None,
-) -> Verified:
+) -> VerifiedState:
     """Verify the model in a file, and look up groups of identities and a list in it. The file is read once."""
     model, checksum = read_model(path)
     guarantee = " ".join(str(model.guarantee).split())
     report = model.verify(progress)
     stores = tuple(any(keys_in(model, group)) for group in named)
     stores_listed = listed is not None and any(listed.stored_in(model))
-    return Verified(report, guarantee, stores, stores_listed, checksum, model.spelling, model.format_version)
+    return VerifiedState(report, guarantee, stores, stores_listed, checksum, model.spelling, model.format_version)
 
 
 def stored_in(path: str, identities: Sequence[Identity]) -> StoredRows:

@@ -23,7 +23,7 @@ from erasable.models.reports import VerifyReport
 from erasable.operations.requests import Request
 from erasable.service.ledger import Ledger
 from erasable.service.lineage import Erased, Origin
-from erasable.service.model_files import Verified
+from erasable.service.model_files import VerifiedState
 from erasable.service.requests import Entry, Erasure, Identity, People, State
 from erasable.service.settings import Settings
 from erasable.service.suppression import ListedPeople, SuppressionList
@@ -56,7 +56,7 @@ class File(Protocol):
     def forget_together(self, requests: list[Request], /) -> object:
         """Forget rows; durable on return."""
 
-    def verify(self, named: Sequence[Sequence[Identity]], listed: SuppressionList | None, /) -> Verified:
+    def verify(self, named: Sequence[Sequence[Identity]], listed: SuppressionList | None, /) -> VerifiedState:
         """Verify the file."""
 
     def checksum(self) -> str | None:
@@ -272,7 +272,7 @@ class Worker:
         """Whether the suppression list keeps the people of an erasure from being learnt."""
         return entry.listed and self._suppression is not None
 
-    def _verified_without(self, file: File, owed: list[Entry]) -> tuple[Verified, list[Entry]]:
+    def _verified_without(self, file: File, owed: list[Entry]) -> tuple[VerifiedState, list[Entry]]:
         """A verified state, and the erasures whose people it does not store; for earlier runs the list decides."""
         known = [e for e in owed if e.key in self._unsigned]
         earlier = [e for e in owed if e.key not in self._unsigned]

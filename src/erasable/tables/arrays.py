@@ -259,7 +259,7 @@ class SvmlightStream(TableStream):
         return self._first_pass.n_rows
 
     @cached_property
-    def _first_pass(self) -> _Found:
+    def _first_pass(self) -> _TextFacts:
         return self._look(self._parsed(_LOOKED_AT))
 
     def blocks(self, block_bytes: int | None) -> Iterator[Rows]:
@@ -282,7 +282,7 @@ class SvmlightStream(TableStream):
             yield Rows(rows, y.astype(np.int64) if found.whole else y, subjects=owners)
             first += n
 
-    def _look(self, parts: Iterable[list[Any]]) -> _Found:
+    def _look(self, parts: Iterable[list[Any]]) -> _TextFacts:
         """Properties of the whole file, found by reading all of it."""
         path, n, smallest, largest, whole = self._path, 0, np.inf, 0, True
         for X, y, *_ in parts:
@@ -296,7 +296,7 @@ class SvmlightStream(TableStream):
         if self._given is not None and width > self._given:
             raise InputError(f"{path.name} has {width} features, more than the {self._given} that n_features allows.")
         self.n_rows = n
-        return _Found(n, self._given or width, from_one, whole)
+        return _TextFacts(n, self._given or width, from_one, whole)
 
     def _parsed(self, block_bytes: int | None) -> Iterator[list[Any]]:
         """Rows with features counted from zero, labels, and query ids where wanted, of runs of lines."""
@@ -315,14 +315,14 @@ class SvmlightStream(TableStream):
 
 
 @dataclass(frozen=True)
-class _Found:
+class _TextFacts:
     n_rows: int
     n_features: int
     from_one: bool
     whole: bool
 
 
-def _rows(X: MatrixLike, found: _Found, where: str, first: int) -> Any:
+def _rows(X: MatrixLike, found: _TextFacts, where: str, first: int) -> Any:
     """Rows with features counted from zero, as wide as the whole file; indices outside are refused."""
     indices = X.indices - X.indices.dtype.type(found.from_one)
     return as_rows(sp.csr_array((X.data, indices, X.indptr), shape=(X.shape[0], found.n_features)), where, first=first)

@@ -65,7 +65,7 @@ ReadCells = Callable[[list[Any], str, str], list[Any]]  # from cells, a role and
 
 
 @dataclass(frozen=True)
-class Columns:
+class ColumnsByRole:
     """Which columns of a file are what; ``shown`` is how messages name the features."""
 
     roles: Roles
@@ -80,7 +80,7 @@ class ArrowStream(TableStream):
 
     _first_row = 0  # of the file, where this is a part of it
 
-    def __init__(self, path: Path, name: str, columns: Columns, row_bytes: int) -> None:
+    def __init__(self, path: Path, name: str, columns: ColumnsByRole, row_bytes: int) -> None:
         self._path, self.name, self._columns, self._row_bytes = path, name, columns, row_bytes
         self.feature_names, self.unused, self.booleans = columns.features, columns.unused, columns.booleans
         self.roles = tuple(columns.roles.given)
@@ -236,7 +236,7 @@ class BatchStream(ArrowStream):
 # -- which columns are what ----------------------------------------------------------------------------------------
 
 
-def columns_of(schema: ArrowSchema, roles: Roles, path: Path, shown: list[str]) -> Columns:
+def columns_of(schema: ArrowSchema, roles: Roles, path: Path, shown: list[str]) -> ColumnsByRole:
     """The columns of a file: those that are named exist, no name repeats, and features and targets are numeric."""
     names = schema.names
     roles = roles.present(names)
@@ -269,10 +269,10 @@ def columns_of(schema: ArrowSchema, roles: Roles, path: Path, shown: list[str]) 
         if unfit:
             raise not_numeric(path, unfit)
         booleans = frozenset(names[j] for j in numbers if is_kind(schema.types[j], "boolean"))
-    return Columns(roles, features, tuple(shown[j] for j in places), unused, booleans)
+    return ColumnsByRole(roles, features, tuple(shown[j] for j in places), unused, booleans)
 
 
-def typed_columns(schema: ArrowSchema, roles: Roles, path: Path) -> Columns:
+def typed_columns(schema: ArrowSchema, roles: Roles, path: Path) -> ColumnsByRole:
     """The columns of Parquet or Arrow data."""
     columns = columns_of(schema, roles, path, [repr(n) for n in schema.names])
     stored_index = (schema.pandas_metadata or {}).get("index_columns", [])
@@ -341,7 +341,7 @@ def _cell_type(kind: ArrowType, role: str) -> ArrowType:
     return _value_type(kind.value_type if role == "subject" and is_kind(kind, *_LISTS) else kind)
 
 
-def row_bytes(schema: ArrowSchema, columns: Columns) -> int:
+def row_bytes(schema: ArrowSchema, columns: ColumnsByRole) -> int:
     """About how many bytes a row takes once it is copied."""
     if columns.roles.untyped:
         return encoded_bytes(columns.roles)

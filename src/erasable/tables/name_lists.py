@@ -39,7 +39,7 @@ N = TypeVar("N", bound=Name)
 
 
 @dataclass(frozen=True)
-class Line:
+class ListedLine:
     """One line of a list, and what is odd about it."""
 
     number: int
@@ -53,9 +53,9 @@ class NameList(Generic[N]):
 
     names: tuple[N, ...]  # each once, in the given order
     lines: int  # that are not empty
-    unusable: tuple[Line, ...]  # that hold no name
-    separated: tuple[Line, ...]  # with separators: each may be several names
-    odd: tuple[Line, ...]  # repeats, lines of another form than most, or with characters beyond ASCII
+    unusable: tuple[ListedLine, ...]  # that hold no name
+    separated: tuple[ListedLine, ...]  # with separators: each may be several names
+    odd: tuple[ListedLine, ...]  # repeats, lines of another form than most, or with characters beyond ASCII
     repeats: int
 
 
@@ -75,14 +75,14 @@ def read_list(text: str, read: Callable[[str], N]) -> NameList[N]:
         try:
             who = read(line)
         except InputError as error:
-            unusable.append(Line(number, line, doubt(line) or str(error)))
+            unusable.append(ListedLine(number, line, doubt(line) or str(error)))
             continue
         first, _ = found.setdefault((who.format, who.spelt), (number, who))
         if first != number:
-            odd.append(Line(number, line, f"repeats line {first}: filed once"))
+            odd.append(ListedLine(number, line, f"repeats line {first}: filed once"))
             repeats += 1
         elif who.format == "raw" and (parts := len(listed_in(line))) > 1:
-            separated.append(Line(number, line, f"may be a list of {parts}"))
+            separated.append(ListedLine(number, line, f"may be a list of {parts}"))
     raw = {number: who.value for number, who in found.values() if who.format == "raw"}
     hashes = {n: "looks like a hash, and is taken as plain text" for n, value in raw.items() if _HASH.fullmatch(value)}
     first, _ = lines[0]
@@ -90,7 +90,7 @@ def read_list(text: str, read: Callable[[str], N]) -> NameList[N]:
         {first: "may be the heading of a column"} if len(lines) > 1 and _HEADING.fullmatch(raw.get(first, "")) else {}
     )
     notes = _unlike_most(raw) | _beyond_ascii(raw) | hashes | headings
-    odd += [Line(n, raw[n], what) for n, what in notes.items()]
+    odd += [ListedLine(n, raw[n], what) for n, what in notes.items()]
     odd.sort(key=lambda line: line.number)
     names = tuple(who for _, who in found.values())
     return NameList(names, len(lines), tuple(unusable), tuple(separated), tuple(odd), repeats)

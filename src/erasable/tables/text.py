@@ -227,7 +227,7 @@ def whole_rows(text: BinaryIO, sep: str, name: str, size: int) -> Iterator[bytes
 
     Raises InputError when a quote is not closed, or closed where a cell goes on; when a row is longer than 64 MiB.
     """
-    watch, held = _Watch(sep, name), [b""]
+    watch, held = _QuoteTracker(sep, name), [b""]
     while part := text.read(size):
         end = watch.feed(part)
         if end is None or len(part) < size:  # the last ones stay together
@@ -244,7 +244,7 @@ def whole_rows(text: BinaryIO, sep: str, name: str, size: int) -> Iterator[bytes
         yield rest
 
 
-class _Watch:
+class _QuoteTracker:
     """Follows the quotes of CSV text through its parts."""
 
     def __init__(self, sep: str, name: str) -> None:

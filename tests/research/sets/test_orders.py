@@ -39,7 +39,7 @@ def mixed(z):
 
 @pytest.mark.parametrize("state", [0, 7, 2**64 - 1])
 def test_numbers_are_drawn_as_in_whole_numbers_of_any_size(state):
-    drawn = orders._Drawn(np.arange(50), state).below(1000, "size", 2)
+    drawn = orders._DrawnNumbers(np.arange(50), state).below(1000, "size", 2)
     for k, found in enumerate(drawn.tolist()):
         share = 2**16
         for turn in range(2):

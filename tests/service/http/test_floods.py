@@ -16,7 +16,7 @@ import pytest
 from erasable.errors import ConfigurationError, StoreError
 from erasable.service.http import connections
 from erasable.service.http.configuration import Configuration, read_configuration
-from erasable.service.http.connections import Connection, FewerLines, listeners
+from erasable.service.http.connections import BoundedLog, Connection, listeners
 from erasable.service.http.problems import refusal_of
 from tests.service.http.conftest import serving
 from tests.waiting import PATIENCE, until
@@ -223,7 +223,7 @@ def test_an_address_that_is_taken_is_an_error_of_the_configuration():
 
 def test_the_log_of_a_flood_is_short_and_says_what_it_leaves_out(caplog):
     now, logger = [0.0], logging.getLogger("erasable.test-floods")
-    fewer = FewerLines(lambda: now[0])
+    fewer = BoundedLog(lambda: now[0])
     logger.addFilter(fewer)
     try:
         for again in (False, True):

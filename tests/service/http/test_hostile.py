@@ -21,7 +21,7 @@ from erasable.service.http.app import create_app
 from erasable.service.http.connections import Connection
 from erasable.service.http.opendsr import Signer
 from erasable.service.http.site import Rates
-from erasable.service.index import Found
+from erasable.service.index import RequestPage
 from erasable.service.tokens import TokenFile
 from tests.service.http.conftest import PEOPLE, serving
 from tests.waiting import PATIENCE, until, with_longer
@@ -125,7 +125,7 @@ def test_who_may_only_erase_is_not_shown_what_receipts_wait_for(site, monkeypatc
         shown = dataclasses.replace(done, receipts=frozenset()) if owed else done
         with monkeypatch.context() as patch, httpx.Client(base_url=site.base, timeout=PATIENCE) as http:
             patch.setattr(site.service.ledger, "entry", lambda *_, shown=shown, **__: shown)
-            patch.setattr(site.service.ledger, "search", lambda _, shown=shown: Found([shown], 1))
+            patch.setattr(site.service.ledger, "search", lambda _, shown=shown: RequestPage([shown], 1))
             patch.setattr(site.service, "health", lambda: unwell)
             listed = site.as_("erase").get("/v1/requests").json()
             cookie = http.post("/login", data={"token": site.tokens["erase"]}).headers["set-cookie"].partition(";")[0]

@@ -27,7 +27,7 @@ _CONFIDENCE = 0.99
 
 
 @dataclass(frozen=True)
-class Kept:
+class GroupShare:
     """How much of a group is stored.
 
     Attributes
@@ -52,7 +52,7 @@ class Kept:
         return {"group": self.group, "offered": self.offered, "stored": self.stored, "share": self.share.as_json()}
 
 
-def kept_by_group(stored: Iterable[Any], ids: Sequence[Any], groups: Sequence[Any]) -> list[Kept]:
+def kept_by_group(stored: Iterable[Any], ids: Sequence[Any], groups: Sequence[Any]) -> list[GroupShare]:
     """The share kept of each group, the largest share first; groups too small to be named are taken together.
 
     Parameters
@@ -79,7 +79,7 @@ def kept_by_group(stored: Iterable[Any], ids: Sequence[Any], groups: Sequence[An
     names = [name if sizes[name] >= FEWEST else OTHERS for name in map(str, groups)]
     offered = Counter(names)
     kept = Counter(name for name, key in zip(names, ids, strict=True) if key in there)
-    found = [Kept(name, count, kept[name]) for name, count in offered.items()]
+    found = [GroupShare(name, count, kept[name]) for name, count in offered.items()]
     return sorted(found, key=lambda one: (-one.stored / one.offered, one.group))
 
 

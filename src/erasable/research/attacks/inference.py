@@ -34,7 +34,7 @@ def would_be_kept(
 
     None where rows are not decided by leverage in hashed order.
     """
-    way = _Way.of(model)
+    way = _SelectionRule.of(model)
     if way is None:
         return None
     rows, order = way.in_order(X, names, np.append(stored, candidates))
@@ -75,7 +75,7 @@ def absences_explained(
 
     *Cost*: one walk over all of these rows, d^2 each.
     """
-    way = _Way.of(model)
+    way = _SelectionRule.of(model)
     if way is None:
         return None
     n, absent = len(stored), np.unique(np.concatenate([np.empty(0, np.intp), *known]))
@@ -124,7 +124,7 @@ def _leverages(
 
 
 @dataclass(frozen=True)
-class _Way:
+class _SelectionRule:
     """How a model selects, as its state says."""
 
     key: int
@@ -133,7 +133,7 @@ class _Way:
     units: float  # the regulariser
 
     @classmethod
-    def of(cls, model: Any) -> _Way | None:
+    def of(cls, model: Any) -> _SelectionRule | None:
         held = getattr(model, "_model", None)
         selection = None if held is None else held.configuration.selection
         if held is None or held.order_key is None or not isinstance(selection, Leverage):

@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Done(Generic[T]):
+class WorkResult(Generic[T]):
     """What came out, in order, and how many seconds of processor time it took in other processes than this one."""
 
     results: list[T]
@@ -25,7 +25,7 @@ class Done(Generic[T]):
 
 def repeat(
     task: Callable[[int], T], times: int, *, workers: int = 1, progress: Callable[[int, int], None] | None = None
-) -> Done[T]:
+) -> WorkResult[T]:
     """``task(0)`` to ``task(times - 1)``, each with one thread.
 
     Parameters
@@ -50,7 +50,7 @@ def repeat(
     else:
         with ProcessPoolExecutor(workers, get_context("spawn"), initializer=_begin, initargs=(task,)) as pool:
             gather(pool.map(_next, range(times)))
-    return Done(results, spent if workers > 1 else 0.0)
+    return WorkResult(results, spent if workers > 1 else 0.0)
 
 
 def _timed(task: Callable[[int], T], number: int) -> tuple[T, float]:

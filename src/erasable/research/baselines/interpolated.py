@@ -17,7 +17,7 @@ from erasable.core.names import Key
 from erasable.core.selector import RawRows
 from erasable.coresets import CoreSetMap, check_core_set, core_positions
 from erasable.errors import ConfigurationError
-from erasable.estimators.learners import SelectedRows
+from erasable.estimators.learners import CoreSetRows
 from erasable.models.configuration import check_memory, grid_of_parameters
 from erasable.models.core_rows import overwrite
 from erasable.models.inputs import array_of, encode, pick
@@ -113,7 +113,7 @@ class InterpolatedClassifier(UnitBallScores):
     """
 
     _plan: _Plan
-    _core: SelectedRows
+    _core: CoreSetRows
     _noised: Float64s  # gamma f(S) + b, one line per function; no line where gamma is 0
     noise_scale_: float
 
@@ -187,7 +187,7 @@ class InterpolatedClassifier(UnitBallScores):
         plan, grid = self._plan_of_parameters(), grid_of_parameters(cast(Any, self), X.shape[1])
         check_memory(grid)
         RawRows(X, grid).check_ball()
-        core = SelectedRows.chosen(X, y, keys, core_positions(self.core_set, X, y, keys))
+        core = CoreSetRows.chosen(X, y, keys, core_positions(self.core_set, X, y, keys))
         classes, codes = encode(core.labels)
         noised = np.empty((0, grid.n_columns))
         if plan.private_share > 0.0:
@@ -271,7 +271,7 @@ def _noised(X: Matrix, codes: npt.NDArray[np.intp], n_classes: int, grid: Grid, 
     return W
 
 
-def _mixed(core: SelectedRows, codes: npt.NDArray[np.intp], grid: Grid, plan: _Plan, noised: Float64s) -> Float64s:
+def _mixed(core: CoreSetRows, codes: npt.NDArray[np.intp], grid: Grid, plan: _Plan, noised: Float64s) -> Float64s:
     """``(1 - gamma) f(C) + noised``; zeros where there is no function."""
     n_classes = len(set(core.labels))
     if n_classes < 2:

@@ -27,7 +27,7 @@ from erasable.estimators import ErasableClassifier
 from erasable.operations.rendering import make_folder
 from erasable.research import measuring
 from erasable.research.reproduce.requests import Request, load, requests
-from erasable.research.reproduce.settings import METHODS, SWEEP, Bringing, Method, Settings, check, complete
+from erasable.research.reproduce.settings import METHODS, SWEEP, Method, RowsFromClients, Settings, check, complete
 from erasable.tables import Split, Table
 
 Watch = Callable[[str, int, int], None]  # what is being done, how much is done, how much there is
@@ -287,7 +287,7 @@ def fit(model: Any, table: Table, method: Method) -> float:
 def forget(model: Any, wanted: list[Request], method: Method) -> float:
     """Seconds for these requests, one after the other, the model ready after each."""
     lazy = method.lazy
-    asked = [model.brought(ids) for ids in wanted] if isinstance(model, Bringing) else wanted
+    asked = [model.brought(ids) for ids in wanted] if isinstance(model, RowsFromClients) else wanted
     start = time.perf_counter()
     for request in asked:
         model.forget_quietly(request)

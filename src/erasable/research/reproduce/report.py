@@ -323,7 +323,7 @@ def _megabytes(value: float) -> str:
 
 
 @dataclass(frozen=True)
-class Printed:
+class PrintedRow:
     """One row of Table 1 or 2."""
 
     name: str
@@ -333,16 +333,16 @@ class Printed:
 
 
 _PURCHASE = {
-    "erasable": Printed("Algorithm 1", 186.3, 58.3, 0.131),
-    "sisa": Printed("SISA", 30.2, 1174.3, 1.0),
-    "retrained": Printed("Exact Retraining", 1828.7, 579.3, 1.0),
+    "erasable": PrintedRow("Algorithm 1", 186.3, 58.3, 0.131),
+    "sisa": PrintedRow("SISA", 30.2, 1174.3, 1.0),
+    "retrained": PrintedRow("Exact Retraining", 1828.7, 579.3, 1.0),
 }
 _MARGIN = {
-    "erasable": Printed("Algorithm 1", 1.3, 0.5, 0.006),
-    "sisa": Printed("SISA", 20.6, 697.1, 1.0),
-    "retrained": Printed("Exact Retraining", 67.8, 27.1, 1.0),
+    "erasable": PrintedRow("Algorithm 1", 1.3, 0.5, 0.006),
+    "sisa": PrintedRow("SISA", 20.6, 697.1, 1.0),
+    "retrained": PrintedRow("Exact Retraining", 67.8, 27.1, 1.0),
 }
-PRINTED: dict[str, dict[str, Printed]] = {"purchase": _PURCHASE, "purchase-like": _PURCHASE, "margin": _MARGIN}
+PRINTED: dict[str, dict[str, PrintedRow]] = {"purchase": _PURCHASE, "purchase-like": _PURCHASE, "margin": _MARGIN}
 TITLES = {
     "purchase": "Table 1: Purchase",
     "purchase-like": "After Table 1: a stand-in for Purchase",

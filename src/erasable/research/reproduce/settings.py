@@ -185,7 +185,7 @@ class Method:
     note: str = ""
 
 
-class Bringing:
+class RowsFromClients:
     """A model that stores no rows, with the clients who ask it to forget and bring their rows.
 
     The rows are the clients': they are no part of what is stored, and no clock runs while they are looked up.
@@ -264,7 +264,7 @@ def _subsample(s: Settings, n: int, share: float) -> Any:
 
 
 def _sums(s: Settings, n: int, share: float) -> Any:
-    return Bringing(RidgeFromSums(s.alpha, fit_intercept=_peers_have_one(s)))
+    return RowsFromClients(RidgeFromSums(s.alpha, fit_intercept=_peers_have_one(s)))
 
 
 METHODS = {

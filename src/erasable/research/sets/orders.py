@@ -134,7 +134,7 @@ def _blocks(n: int, random_state: int) -> Iterator[dict[str, list[Any]]]:
         yield _orders(np.arange(start, min(n, start + _BLOCK), dtype=np.uint64), customers, random_state)
 
 
-class _Drawn:
+class _DrawnNumbers:
     """Whole numbers, drawn for things by their number: for one thing and one name always the same."""
 
     def __init__(self, numbers: Any, random_state: int) -> None:
@@ -165,12 +165,12 @@ def _mixed(z: _U64) -> _U64:
 
 
 def _orders(rows: _U64, customers: int, random_state: int) -> dict[str, list[Any]]:
-    row = _Drawn(rows, random_state)
+    row = _DrawnNumbers(rows, random_state)
     order = rows.astype(np.int64)
     # The smaller of two places among all customers: some come often.
     places = [(row.below(2**16, f"who{k}") << 16) + row.below(2**16, f"low{k}") for k in range(2)]
     who = (np.minimum(*places) * customers) >> 32
-    person = _Drawn(who, random_state)
+    person = _DrawnNumbers(who, random_state)
     town = person.below(len(_TOWNS), "town", 3)
     age = 18 + person.below(65, "age", 1) - person.below(10, "age2")
     goods, channel, size = row.below(9, "goods"), row.below(4, "channel", 2), row.below(4, "size")

@@ -274,7 +274,7 @@ def _allow_files(limits: Configuration) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
 
-class FewerLines(logging.Filter):
+class BoundedLog(logging.Filter):
     """Lets each place in the code log some warnings a minute, and then says how many were left out."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -301,8 +301,8 @@ def bound_logs() -> None:
     """Bound the rate of the loggers that clients can make write."""
     for name in ("uvicorn.error", "asyncio", log.name):
         logger = logging.getLogger(name)
-        if not any(isinstance(one, FewerLines) for one in logger.filters):
-            logger.addFilter(FewerLines())
+        if not any(isinstance(one, BoundedLog) for one in logger.filters):
+            logger.addFilter(BoundedLog())
 
 
 def _client(address: tuple[str, ...]) -> ipaddress.IPv4Address | ipaddress.IPv6Address:

@@ -2,7 +2,7 @@
 
 :class:`Envelope` limits bodies and time, adds headers to every answer, counts it and logs one line.
 
-Predictions and erasure requests go to :class:`Direct` routes. FastAPI's own handling of signatures, dependencies and
+Predictions and erasure requests go to a :class:`DirectRoute`. FastAPI's own handling of signatures, dependencies and
 middleware would add 110 microseconds of processor time or more to the 210 of a prediction of one row, which itself
 takes 26. So the envelope calls these handlers itself with the request and its path parameters, once the token is
 admitted; their signatures only describe them. A direct route must be added to the application itself, not to a router.
@@ -45,7 +45,7 @@ _RAW_HEADERS = [(name.lower().encode(), value.encode()) for name, value in HEADE
 _LATE = "the request took longer than its deadline and is given up, unless it is being written."
 
 
-class Direct(APIRoute):
+class DirectRoute(APIRoute):
     """A route whose handler is called without FastAPI; see the top of this file and :func:`direct`."""
 
     scopes: tuple[str, ...] = ()
@@ -62,9 +62,9 @@ class Direct(APIRoute):
         await answer(scope, receive, send)
 
 
-def direct(*scopes: str) -> type[Direct]:
+def direct(*scopes: str) -> type[DirectRoute]:
     """The class of direct routes for callers with one of these scopes."""
-    return type("Admitting", (Direct,), {"scopes": scopes})
+    return type("Admitting", (DirectRoute,), {"scopes": scopes})
 
 
 def caller_of(request: Request) -> Token:
@@ -73,7 +73,7 @@ def caller_of(request: Request) -> Token:
     return found
 
 
-class Waiting:
+class WaitingClient:
     """Whether the client still waits for the answer to its request.
 
     A thread cannot be stopped from outside. So long work calls ``check`` between two blocks of rows, and stops there.
@@ -94,9 +94,9 @@ class Waiting:
             raise Refused(504, "the client does not wait any more: this was given up, and nothing was changed.")
 
 
-def waiting_of(request: Request) -> Waiting:
+def waiting_of(request: Request) -> WaitingClient:
     """Whether the client of a request still waits; it ends with the request."""
-    found: Waiting = request.scope["waiting"]
+    found: WaitingClient = request.scope["waiting"]
     return found
 
 
@@ -127,7 +127,7 @@ class Envelope:
         # Within FastAPI's own handler of errors, which is not needed.
         self._app: ASGIApp = app.build_middleware_stack().app  # type: ignore[attr-defined]
         self._limits, self._metrics = app.state.site.configuration, app.state.site.metrics
-        self._direct = [route for route in app.routes if isinstance(route, Direct)]
+        self._direct = [route for route in app.routes if isinstance(route, DirectRoute)]
 
     def _inside(self, scope: Scope) -> ASGIApp:
         """The direct route of a request, or FastAPI."""
@@ -147,7 +147,7 @@ class Envelope:
         if scope["path"].endswith("/") and len(scope["path"]) > 1:  # as OpenDSR writes its addresses
             scope["path"] = scope["path"][:-1]
         began, status, read = time.perf_counter(), 0, 0
-        scope["waiting"] = waiting = Waiting(self._limits.body_bytes)
+        scope["waiting"] = waiting = WaitingClient(self._limits.body_bytes)
 
         async def limited() -> Message:
             nonlocal read
