@@ -216,8 +216,8 @@ class ModelOptions(SelectionOptions):
     classes: Annotated[
         str | None,
         typer.Option(
-            help="All classes, with commas between them, fixed for good: needed if the table has rows of only one. "
-            "[default: those of the stored rows]",
+            help="All classes, with commas between them. They never change, and are needed if the table has rows of "
+            "only one. [default: those of the stored rows]",
             metavar="LABEL,LABEL,...",
         ),
     ] = None

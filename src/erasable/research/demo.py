@@ -219,7 +219,7 @@ class _Story:
             progress(done + 1, len(_LEFT))
 
     def leave(self, folder: Path) -> None:
-        """The table, for who wants to go on, and the picture."""
+        """Write the table, to go on with, and the picture."""
         self.table = folder / "orders.csv"
         shutil.copy(self.orders, self.table)
         try:
@@ -230,7 +230,7 @@ class _Story:
             self.picture = folder / "demo.png"
 
     def summary(self) -> Demo:
-        """The record of it all."""
+        """Return the record of all steps."""
         table, picture = (None if path is None else str(path) for path in (self.table, self.picture))
         so_far = tuple(self.steps), tuple(self.remarks), self.same, self.usual, tuple(self.curve)
         return Demo(*so_far, table, picture, self.no_picture)

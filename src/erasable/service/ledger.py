@@ -97,7 +97,7 @@ class Ledger:
         self._key, self._settings, self._clock, self._disk = operator_key, settings, clock, disk
         home = os.path.abspath(folder)
         self._folder_lock = lock_folder(home, disk)
-        # Whoever needs both takes them in this order. Accepting needs the second alone, so it waits for no commit.
+        # A thread takes both in this order. Accepting needs the second alone, so it waits for no commit.
         self._past_lock, self._lock = threading.RLock(), threading.RLock()
         self._arriving_lock = threading.Lock()
         self._arriving: list[_Arrival] = []

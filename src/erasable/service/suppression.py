@@ -1,6 +1,6 @@
 """The suppression list: who was erased, as HMACs under the operator's key, so that nobody is learnt again.
 
-It is an optional trace: whoever has the list *and* the key can test whether a given identity is on it. It is kept
+It is an optional trace: a holder of the list *and* the key can test whether a given identity is on it. It is kept
 outside of every model. A record has the HMAC of role, format and value of an identity, and the time. Where names are
 normalised, the HMAC is that of the normalised value and of the steps, and the record has the steps. The list is a
 journal under the same key, so a damaged list, or one made with another key, is refused rather than finding nobody.
@@ -52,7 +52,7 @@ def read_key(path: str | os.PathLike[str]) -> bytes:
             "openssl rand -hex 32."
         )
     if stat.S_ISREG(facts.st_mode):
-        check_private(path, facts, "whoever does can forge the ledger. Take their rights away (chmod 600).")
+        check_private(path, facts, "they could forge the ledger. Take their rights away (chmod 600).")
     return key
 
 

@@ -324,7 +324,7 @@ class Writer:
             recover(self._place, self._parts_of)
         except Exception:
             self._spent = True
-            error.add_note(f"What was half written beside {self.path} could not be removed: {_NEXT}.")
+            error.add_note(f"What was half written next to {self.path} could not be removed: {_NEXT}.")
 
     def _settle(self, old: int | None, name: str, doomed: set[str], *, named: bool) -> None:
         """Make the rename durable and erase the old content: the rest of step 4, and step 5."""

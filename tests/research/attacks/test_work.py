@@ -20,7 +20,7 @@ def test_results_come_in_order_and_progress_is_told():
     done = repeat(square, 5, progress=lambda i, n: told.append((i, n)))
     assert done.results == [square(i) for i in range(5)]
     assert told == [(i, 5) for i in range(1, 6)]
-    assert done.elsewhere == 0.0
+    assert done.worker_seconds == 0.0
 
 
 def test_figures_do_not_depend_on_the_number_of_processes():

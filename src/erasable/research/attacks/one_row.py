@@ -52,7 +52,7 @@ class PairedScores:
 
 @dataclass
 class OneRow:
-    """What came out of all trials."""
+    """The results of all trials."""
 
     scores: dict[str, PairedScores]  # by attacker, in the order of ATTACKERS
     cosines: list[float] = field(default_factory=list)  # between the row and what its weights before and after give
@@ -62,10 +62,10 @@ class OneRow:
     same_as_refit: int = 0  # trials after which the state was, in every bit, that of learning the stored rows
     missing: list[int] = field(default_factory=list)  # rows stored or not because the row had been there
     stored_share: float = 0.0  # of the offered rows, on average
-    elsewhere: float = 0.0  # seconds of processor time in other processes
+    worker_seconds: float = 0.0  # seconds of processor time in other processes
 
     def join(self, other: OneRow) -> None:
-        """Add what came out of other trials."""
+        """Add the results of other trials."""
         for name, told in other.scores.items():
             self.scores[name].left += told.left
             self.scores[name].decoy += told.decoy
@@ -80,7 +80,7 @@ class OneRow:
 
 
 def no_trials() -> OneRow:
-    """What came out of no trial."""
+    """The results of no trials."""
     return OneRow({name: PairedScores() for name in ATTACKERS})
 
 
@@ -103,7 +103,7 @@ def one_row(
     found = no_trials()
     for trial in done.results:
         found.join(trial)
-    found.elsewhere = done.elsewhere
+    found.worker_seconds = done.worker_seconds
     return found
 
 

@@ -33,7 +33,7 @@ class Shadows:
     member: npt.NDArray[np.bool_]  # shape (n_shadows, n_candidates): whether the shadow learnt the candidate
     group: npt.NDArray[np.intp]  # of each candidate, into GROUPS
     stores_all: bool  # all remaining rows are stored
-    elsewhere: float = 0.0  # seconds of processor time in other processes
+    worker_seconds: float = 0.0  # seconds of processor time in other processes
 
     def ratios(
         self, groups: Sequence[str], statistics: Sequence[str]
@@ -84,7 +84,7 @@ def train_shadows(
     task = _Shadow(target, X, y, at, member, group < GROUPS.index("retained"), random_state)
     done = repeat(task, n_shadows, workers=workers, progress=progress)
     found = np.array([statistics for statistics, _ in done.results])
-    return Shadows(found, member, group, all(stores_all for _, stores_all in done.results), done.elsewhere)
+    return Shadows(found, member, group, all(stores_all for _, stores_all in done.results), done.worker_seconds)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""All attacks on one method and one set of rows, and what came out, as a record."""
+"""All attacks on one method and one set of rows, and their results as a record."""
 
 from __future__ import annotations
 
@@ -188,13 +188,13 @@ def audit(
     seeded: dict[str, Any] = {"random_state": random_state, "workers": workers}
     with warnings.catch_warnings(action="ignore"):  # of small core sets and emptied classes, hundreds of times
         game = one_row(target, X, y, sizes.trials, progress=tick(f"{target.name}: one row leaves"), **seeded)
-        clock.stage("one row leaves", game.elsewhere)
+        clock.stage("one row leaves", game.worker_seconds)
         outcomes = _of_one_row(game)
         clock.stage("figures of one row")
         if sizes.shadows:
             seeded |= {"progress": tick(f"{target.name}: shadow models")}
             shadows = train_shadows(target, X, y, sizes.shadows, sizes.candidates, **seeded)
-            clock.stage("shadow models", shadows.elsewhere)
+            clock.stage("shadow models", shadows.worker_seconds)
             outcomes += _of_shadows(shadows)
             clock.stage("figures of shadows")
         if target.surroundings:
@@ -249,11 +249,11 @@ class _Clock:
         self.stages: list[Stage] = []
         self._since = time.perf_counter(), time.process_time()
 
-    def stage(self, name: str, elsewhere: float = 0.0) -> None:
+    def stage(self, name: str, worker_seconds: float = 0.0) -> None:
         """A stage ends here; processor time that it took in other processes counts too."""
         now = time.perf_counter(), time.process_time()
         seconds, own = (after - before for after, before in zip(now, self._since, strict=True))
-        self.stages.append(Stage(name, seconds, own + elsewhere))
+        self.stages.append(Stage(name, seconds, own + worker_seconds))
         self._since = now
 
 

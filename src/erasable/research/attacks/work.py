@@ -1,4 +1,4 @@
-"""The same work many times over, in one process or in several: what comes out does not depend on how many."""
+"""The same work many times over, in one process or in several; the results do not depend on how many."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class WorkResult(Generic[T]):
-    """What came out, in order, and how many seconds of processor time it took in other processes than this one."""
+    """Results in order, and the seconds of processor time that other processes took."""
 
     results: list[T]
-    elsewhere: float
+    worker_seconds: float
 
 
 def repeat(

@@ -183,11 +183,11 @@ def _refuse_without_tls(configuration: Configuration) -> None:
 def _refuse_open_to_others(configuration: Configuration, models: Collection[Path]) -> None:
     """Refuse files with which others could get in or change models; keys are checked when they are read."""
     folder = configuration.folder
-    secret = "whoever does can get in, or be taken for this service. Take their rights away (chmod 600)."
+    secret = "they could get in, or pose as this service. Take their rights away (chmod 600)."
     for path in (folder / TOKENS, configuration.tls_key, configuration.opendsr_key):
         if path is not None and path.exists():
             check_private(path, path.stat(), secret)
-    served = "whoever does decides what is served and signed. Take their rights away (chmod go-w)."
+    served = "they could decide what is served and signed. Take their rights away (chmod go-w)."
     for path in (folder, folder / "requests", *models, *{model.absolute().parent for model in models}):
         if path.exists():
             facts = path.stat()
