@@ -10,14 +10,18 @@ from pathlib import Path
 from typing import Any
 
 from docutils import nodes
+from sphinx.util.logging import getLogger
 
 import erasable
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
-import _figures  # noqa: E402  # in this folder
+import _examples  # noqa: E402  # in this folder
+import _figures  # noqa: E402
 import _generated  # noqa: E402
+
+logger = getLogger(__name__)
 
 project = "erasable"
 author = copyright = "The erasable developers"
@@ -42,11 +46,7 @@ copybutton_exclude = ".linenos, .gp, .go"
 
 autosummary_generate = True
 numpydoc_show_class_members = False
-numpydoc_validation_checks = {
-    "PR01",
-    "PR02",
-    "EX01",
-}  # every parameter is documented, no other, and there is an example
+numpydoc_validation_checks = {"PR01", "PR02"}  # every parameter is documented, and no other
 
 sphinx_gallery_conf = {
     "examples_dirs": "../examples/gallery",
@@ -88,13 +88,26 @@ PAGES_OF_FILES = {
 
 # Methods that other parts of the package call, and users have no use for.
 INTERNAL = {"check_agrees", "check_block", "fitted_model", "forget_quietly", "from_state", "is_done", "learn_prepared"}
+INTERNAL |= {"by_name", "commented_text", "describe", "encoding_text", "key_types", "keeping_raw", "learner_named"}
+INTERNAL |= {"missing_texts", "raw_codes", "raw_names", "read_targets", "spelling", "widths"}
 INTERNAL |= {"predictor", "encode_raw", "encoded", "mapped", "prepared", "raw_fits", "shares_of"}
 
 
 def is_hidden(app: Any, what: str, name: str, member: Any, skip: bool, options: Any) -> bool | None:
     """Leave out internal methods, and those that scikit-learn defines: its own documentation has them."""
     of_others = str(getattr(member, "__module__", "")).startswith("sklearn.")
-    return True if of_others or name in INTERNAL else None
+    never = app.env.docname.endswith("CoreSetUnlearner") and name in _examples.NOT_OF_CORE_SETS
+    return True if of_others or never or name in INTERNAL else None
+
+
+def add_example(app: Any, what: str, name: str, member: Any, options: Any, lines: list[str]) -> None:
+    """Show the example of a method; warn, which fails the build, if a class, function or method has none."""
+    if what not in ("class", "function", "method") or any(line.strip().startswith(">>>") for line in lines):
+        return
+    found = _examples.example(*name.split(".")[-2:])
+    if not found:
+        logger.warning("%s has no example: add one to its docstring or to docs/_examples.py.", name)
+    lines += ["", "Examples", "--------", *found.splitlines(), ""]
 
 
 def describe(app: Any, name: str, template: str, context: dict[str, Any], doctree: Any) -> None:
@@ -137,3 +150,4 @@ def setup(app: Any) -> None:
     app.connect("html-page-context", describe)
     app.connect("source-read", files_as_pages)
     app.connect("autodoc-skip-member", is_hidden)
+    app.connect("autodoc-process-docstring", add_example, priority=100)  # before numpydoc reads the sections

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import doctest
+import importlib.util
 import io
 import re
 import shlex
@@ -14,6 +16,9 @@ from erasable.cli.app import run
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = sorted([DOCS / "choose.md", *DOCS.glob("start/*.md"), *DOCS.glob("guides/*.md")])
+EXAMPLES = importlib.util.spec_from_file_location("_examples", DOCS / "_examples.py")
+examples = importlib.util.module_from_spec(EXAMPLES)
+EXAMPLES.loader.exec_module(examples)
 
 
 def run_python(text: str, page: str, names: dict[str, object]) -> None:
@@ -50,3 +55,12 @@ def test_every_block_of_the_page_runs(page, tmp_path, monkeypatch, capsys):
 def test_the_pages_have_blocks_to_run():
     with_blocks = [page for page in PAGES if re.search("```(python|console)\n", page.read_text(encoding="utf-8"))]
     assert len(with_blocks) >= 11
+
+
+@pytest.mark.parametrize("owner", examples.METHODS)
+def test_the_examples_of_methods_run(owner, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for method in examples.METHODS[owner]:
+        test = doctest.DocTestParser().get_doctest(examples.example(owner, method), {}, f"{owner}.{method}", None, 0)
+        assert test.examples
+        assert doctest.DocTestRunner().run(test).failed == 0
