@@ -11,7 +11,7 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
-import erasable.core.sums as sums
+import erasable.core.split_rows as split_rows
 from erasable.core.grid import Grid, dense_rows, sparse_rows, to_grid
 from erasable.core.sparse_deciding import invert, may_exceed, sparse_gram_error
 from erasable.core.split_rows import frequent_columns, split
@@ -249,7 +249,7 @@ def test_short_rows_are_listed_but_for_the_constant():
 @given(st.integers(0, 10**6), st.sampled_from([15, 20]), st.booleans(), st.sampled_from([1, 3, 17, 2**16]))
 def test_sums_of_sparse_rows_are_those_of_dense_ones(seed, bits, intercept, pairs_at_once):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sums, "_PAIRS_AT_ONCE", pairs_at_once)
+        patch.setattr(split_rows, "_PAIRS_AT_ONCE", pairs_at_once)
         assert_sums_are_those_of_dense_rows(seed, bits, intercept)
 
 
@@ -272,8 +272,8 @@ def assert_sums_are_those_of_dense_rows(seed, bits, intercept):
 @pytest.mark.parametrize("intercept", [False, True])
 @pytest.mark.parametrize("at_once", [1, 700, 2**18])
 def test_sums_of_frequent_columns_are_those_of_dense_rows_and_leave_nothing(at_once, intercept, monkeypatch):
-    monkeypatch.setattr(sums, "_NUMBERS_AT_ONCE", at_once)
-    monkeypatch.setattr(sums, "_FEW_ROWS", 20)
+    monkeypatch.setattr(split_rows, "_NUMBERS_AT_ONCE", at_once)
+    monkeypatch.setattr(split_rows, "_FEW_ROWS", 20)
     grid = Grid(40, 15, intercept)
     X = some_rows(150, 40, 0.5, 3)
     X[:, ::3] *= some_rows(150, 14, 0.02, 4) != 0  # listed columns between the frequent ones

@@ -3,7 +3,7 @@
 Products of a dense matrix are that much faster an entry, and of a row few entries are left. The intercept's constant,
 which sparse rows leave out, is a column of the dense part.
 
-Changes nothing it is given.
+:func:`add_sparse_rows` changes the sums it is given.
 """
 
 from __future__ import annotations
@@ -16,12 +16,15 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from scipy.linalg import blas
 
-from erasable.core.arrays import Float64s, rows_of
+from erasable.core.arrays import Float64s, added_up, rows_of
 from erasable.core.grid import Grid
 
 Columns = npt.NDArray[np.intp]
 _OFTEN = 1 / 24  # of the rows: a column that more of them hold is cheaper as a dense one where pairs are met
 _SHORT = 12  # entries of a row on average: to split it is not worth the while
+_PAIRS_AT_ONCE = 2**16  # of entries of sparse rows
+_FEW_ROWS = 256  # sparse ones, whose pairs of entries are fewer than what products of dense matrices would touch
+_NUMBERS_AT_ONCE = 2**18  # of frequent columns, that are turned into float64
 
 
 def frequent_columns(rows: sp.csr_array, grid: Grid, often: float = _OFTEN) -> Columns:
@@ -79,3 +82,46 @@ def split(rows: sp.csr_array, grid: Grid, frequent: Columns | None = None) -> Sp
     indptr = np.concatenate([[0], np.cumsum(seldom)])[rows.indptr]
     listed = (rows.data[seldom].astype(np.float64), rows.indices[seldom], indptr)
     return SplitRows(frequent, dense, sp.csr_array(listed, shape=(n, d)), entries)
+
+
+def add_sparse_rows(H: Float64s, rows: sp.csr_array, sign: float, grid: Grid) -> None:
+    """``H += sign * rows' rows`` in place, on the lower triangle.
+
+    Frequent columns are multiplied as dense matrices, the other entries pair by pair.
+    """
+    n, frequent = rows.shape[0], frequent_columns(rows, grid)
+    if n <= _FEW_ROWS or len(frequent) == grid.n_columns - grid.n_features:  # the constant alone
+        _add_pairs(H, rows, sign)
+        if grid.intercept:
+            H[-1, :-1] += sign * grid.constant * added_up(rows.data, rows.indices, rows.shape[1])
+            H[-1, -1] += sign * float(grid.constant**2 * n)
+        return
+    step = max(1, _NUMBERS_AT_ONCE // len(frequent))
+    below = np.arange(len(H))[:, None] > frequent
+    for low in range(0, n, step):
+        part = split(rows if n <= step else rows[low : low + step], grid, frequent)
+        H[np.ix_(frequent, frequent)] += blas.dsyrk(sign, part.dense.T, lower=1)
+        cross = sign * (part.rest.T @ part.dense)  # of a listed column and a frequent one
+        H[:, frequent] += np.where(below, cross, 0.0)
+        H[frequent] += np.where(below, 0.0, cross).T
+        _add_pairs(H, part.rest, sign)
+
+
+def _add_pairs(H: Float64s, rows: sp.csr_array, sign: float) -> None:
+    """For each row the products of its pairs of entries, columns i <= j, to entry (j, i); columns are sorted."""
+    values, column, flat = rows.data.astype(np.float64), rows.indices, H.reshape(-1, order="F")
+    later = np.repeat(rows.indptr[1:], np.diff(rows.indptr)) - np.arange(rows.nnz)  # entries of the row from here on
+    pairs, start = np.cumsum(later), column.astype(np.int64) * len(H)
+    low = 0
+    while low < rows.nnz:
+        before = pairs[low] - later[low]
+        high = max(low + 1, int(np.searchsorted(pairs, before + _PAIRS_AT_ONCE)))
+        left, times = slice(low, high), later[low:high]
+        first = pairs[left] - times  # pairs up to those of the left entry
+        right = np.arange(before, pairs[high - 1])
+        right -= np.repeat(first - np.arange(low, high), times)
+        place, product = np.repeat(start[left], times), np.repeat(sign * values[left], times)
+        place += column[right]
+        product *= values[right]
+        np.add.at(flat, place, product)
+        low = high

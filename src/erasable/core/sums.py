@@ -35,7 +35,7 @@ from threadpoolctl import ThreadpoolController
 
 from erasable.core.arrays import Float32s, Float64s, Integers, Matrix, added_up, rows_of
 from erasable.core.grid import Grid
-from erasable.core.split_rows import frequent_columns, split
+from erasable.core.split_rows import add_sparse_rows
 from erasable.errors import ConfigurationError, ExactnessError
 
 _FACTOR_ALONE = 5000  # factor smaller matrices than this on one thread
@@ -187,8 +187,6 @@ def solve_exactly(H: npt.NDArray[np.int64], rhs: npt.NDArray[np.int64]) -> list[
 
 
 LARGEST_EXACT = 2**53
-_PAIRS_AT_ONCE = 2**16  # of entries of sparse rows
-_FEW_ROWS = 256  # sparse ones, whose pairs of entries are fewer than what products of dense matrices would touch
 _NUMBERS_AT_ONCE = 2**18  # of rows that are turned into float64
 L = TypeVar("L", bound=Hashable)
 
@@ -271,52 +269,12 @@ def add_rows(H: Float64s, rows: Matrix, sign: float = 1.0, grid: Grid | None = N
     k = rows.shape[0]
     if not isinstance(rows, np.ndarray):
         assert grid is not None
-        _add_sparse_rows(H, rows, sign, grid)
+        add_sparse_rows(H, rows, sign, grid)
     elif k == 1:
         blas.dsyr(sign, np.asarray(rows[0], dtype=np.float64), lower=1, a=H, overwrite_a=1)
     elif k > 1:
         R = np.asarray(rows, dtype=np.float64, order="C")
         blas.dsyrk(sign, R.T, beta=1.0, c=H, lower=1, overwrite_c=1)
-
-
-def _add_sparse_rows(H: Float64s, rows: sp.csr_array, sign: float, grid: Grid) -> None:
-    """Frequent columns in products of dense matrices, the other entries pair by pair; on the lower triangle alone."""
-    n, frequent = rows.shape[0], frequent_columns(rows, grid)
-    if n <= _FEW_ROWS or len(frequent) == grid.n_columns - grid.n_features:  # the constant alone
-        _add_pairs(H, rows, sign)
-        if grid.intercept:
-            H[-1, :-1] += sign * grid.constant * added_up(rows.data, rows.indices, rows.shape[1])
-            H[-1, -1] += sign * float(grid.constant**2 * n)
-        return
-    step = max(1, _NUMBERS_AT_ONCE // len(frequent))
-    below = np.arange(len(H))[:, None] > frequent
-    for low in range(0, n, step):
-        part = split(rows if n <= step else rows[low : low + step], grid, frequent)
-        H[np.ix_(frequent, frequent)] += blas.dsyrk(sign, part.dense.T, lower=1)
-        cross = sign * (part.rest.T @ part.dense)  # of a listed column and a frequent one
-        H[:, frequent] += np.where(below, cross, 0.0)
-        H[frequent] += np.where(below, 0.0, cross).T
-        _add_pairs(H, part.rest, sign)
-
-
-def _add_pairs(H: Float64s, rows: sp.csr_array, sign: float) -> None:
-    """For each row the products of its pairs of entries, columns i <= j, to entry (j, i); columns are sorted."""
-    values, column, flat = rows.data.astype(np.float64), rows.indices, H.reshape(-1, order="F")
-    later = np.repeat(rows.indptr[1:], np.diff(rows.indptr)) - np.arange(rows.nnz)  # entries of the row from here on
-    pairs, start = np.cumsum(later), column.astype(np.int64) * len(H)
-    low = 0
-    while low < rows.nnz:
-        before = pairs[low] - later[low]
-        high = max(low + 1, int(np.searchsorted(pairs, before + _PAIRS_AT_ONCE)))
-        left, times = slice(low, high), later[low:high]
-        first = pairs[left] - times  # pairs up to those of the left entry
-        right = np.arange(before, pairs[high - 1])
-        right -= np.repeat(first - np.arange(low, high), times)
-        place, product = np.repeat(start[left], times), np.repeat(sign * values[left], times)
-        place += column[right]
-        product *= values[right]
-        np.add.at(flat, place, product)
-        low = high
 
 
 def sums_by_class(rows: Matrix, labels: Sequence[L], grid: Grid | None = None) -> dict[L, Float64s]:
