@@ -52,10 +52,12 @@ def found(kernel, P, units, tau, core=(), **sizes):
     return select_points(G, Q, kernel=kernel, points=Points(2, BITS), units=units, tau=tau, **sizes)
 
 
-@given(problems(), st.sampled_from([None, 1, 2, 3]), st.sampled_from([None, 1, 2, 5]))
-def test_the_selection_is_that_of_the_oracle(problem, block, chunk):
+@given(problems(), st.sampled_from([None, 1, 2, 3]), st.sampled_from([None, 1, 2, 5]), st.sampled_from([1, 2, 96]))
+def test_the_selection_is_that_of_the_oracle(problem, block, chunk, step):
     kernel, P, units, tau = problem
-    index, _ = found(*problem, block_rows=block, chunk_rows=chunk)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernel_selector, "_STEP", step)
+        index, _ = found(*problem, block_rows=block, chunk_rows=chunk)
     assert index.tolist() == oracle.select(P, BITS, units, tau, **options(kernel))
 
 

@@ -43,6 +43,7 @@ from erasable.core.sums import factorise, symmetric
 from erasable.errors import ConfigurationError, InputError
 
 Mask = npt.NDArray[np.bool_]
+_STEP = 96  # core points that new ones meet at once while they are screened
 
 
 def kernel_matrix(G: Integers, kernel: Kernel, points: Points, units: int) -> Float64s:
@@ -140,7 +141,7 @@ def select_points(
     -----
     *Law*: the selection is that of the literal loop ``if D^2(x; Q) > tau: add x to Q`` in exact arithmetic, and so are
     refusals: points in one call or in several are refused alike.
-    *Cost*: n m^2 flops to screen with m core rows, memory m^2 + block x m.
+    *Cost*: at most n m^2 flops to screen with m core rows, memory m^2 + block x m.
     *Source*: Algorithm 3 with one stage and points in order; see docs/departures.md.
     """
     run = _Run(core, kernel, points, units, tau)
@@ -241,9 +242,19 @@ class _Run:
         eta = self._eta(1, largest + self.units) + 2.0 * np.sqrt(m) * off / self.floor
         if eta >= 0.25:
             return np.ones(len(X), dtype=bool)
-        V = blas.dtrsm(1.0, self.factor(), self.kernel.approximate(self.Q, X, self.points), lower=1, overwrite_b=1)
-        pivot = diagonal + self.units - np.einsum("ij,ij->j", V, V)
-        return np.asarray(pivot > self.limit * (1.0 - 2.0 * eta))
+        L, pivot, V = self.factor(), diagonal + self.units, np.empty((len(X), 0))
+        left, limit = np.arange(len(X)), self.limit * (1.0 - 2.0 * eta)
+        for low in range(0, m, _STEP):  # most points are ruled out by the first of Q, and meet no more of them
+            high = min(m, low + _STEP)
+            W = self.kernel.approximate(self.Q[low:high], X[left], self.points)
+            W -= L[low:high, :low] @ V.T
+            W = blas.dtrsm(1.0, np.asfortranarray(L[low:high, low:high]), W, lower=1, overwrite_b=1)
+            pivot[left] -= np.einsum("ij,ij->j", W, W)
+            kept = pivot[left] > limit
+            left, V = left[kept], np.concatenate([V[kept], W.T[kept]], axis=1)
+            if not len(left):
+                break
+        return np.asarray(pivot > limit)
 
     def decide(self, G: Integers, size: int) -> None:
         """Decide the first ``size`` points of the queue and keep those above the threshold."""
