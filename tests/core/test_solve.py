@@ -51,31 +51,33 @@ def test_every_record_obeys_the_law(system):
             assert_law(H, R, record)
 
 
-@given(systems(), st.sampled_from([1e-3, 0.5, 0.9, 1.1, 2.0, 1e3]), st.booleans())
-def test_a_bad_factor_costs_speed_and_nothing_else(system, stretch, forgetful):
+@given(systems(), st.sampled_from([1e-3, 0.5, 0.9, 1.1, 2.0, 1e3]), st.booleans(), st.sampled_from("fd"))
+def test_a_bad_factor_costs_speed_and_nothing_else(system, stretch, forgetful, kind):
     H, R, _ = system
     L = factorise(H)
     if L is None or forgetful:
         L = np.asfortranarray(np.diag(np.sqrt(np.diagonal(H))))
-    for record in refine(H, np.asfortranarray(L * stretch), R):
+    for record in refine(H, np.asfortranarray(L * stretch, dtype=kind), R):
         assert_law(H, R, record)
 
 
 @given(systems())
 def test_a_useless_factor_raises_no_warning(system):
     H, R, _ = system
-    for size in (1e-200, 1e-30, 1e-9, 1e30, 1e200):
-        for record in refine(H, np.asfortranarray(size * np.eye(len(H))), R):
+    for size, kind in itertools.product((1e-200, 1e-30, 1e-9, 1e30, 1e200), "fd"):
+        with np.errstate(over="ignore"):
+            L = np.asfortranarray(size * np.eye(len(H)), dtype=kind)
+        for record in refine(H, L, R):
             assert_law(H, R, record)
 
 
-@pytest.mark.parametrize("units", [2**30, 1000])
-def test_records_get_better_by_some_twenty_bits(units):
+@pytest.mark.parametrize(("units", "kind"), [(2**30, "d"), (1000, "d"), (2**30, "f")])
+def test_records_get_better_by_some_twenty_bits(units, kind):
     rng = np.random.default_rng(0)
     H = empty_gram(Grid(6, 15, False), units)
     add_rows(H, rng.integers(-10000, 10000, (20, 6)))
     R = rng.integers(-(10**6), 10**6, (6, 2))
-    records = list(refine(H, factorise(H), R))
+    records = list(refine(H, factorise(H).astype(kind), R))
     assert len(records) >= 15
     relative = [float(np.abs(r.residual).max()) * 2.0**-r.exponent for r in records[:10]]
     assert all(after < before * 2.0**-15 for before, after in itertools.pairwise(relative))

@@ -62,6 +62,24 @@ def test_weights_do_not_depend_on_the_factor(system):
         assert_rounded(*system)
 
 
+@given(systems(), st.sampled_from([1.0, 0.9, 1e-9]))
+def test_weights_are_the_same_by_a_factor_in_float32_of_any_quality(system, stretch):
+    coarse, used = weights._coarse_factor, []
+
+    def stretched(*of):
+        L = coarse(*of)
+        used.append(L)
+        return None if L is None else np.asfortranarray(L * np.float32(stretch))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(weights, "_SMALL", 0)
+        patch.setattr(weights, "_WELL_CONDITIONED", np.inf)
+        patch.setattr(weights, "_coarse_factor", stretched)
+        W = assert_rounded(*system)
+    assert used or not W.any()
+    assert all(L is None or L.dtype == np.float32 for L in used)
+
+
 @given(systems(), st.sampled_from([0.5, 0.9, 1.1, 2.0]))
 def test_weights_do_not_depend_on_the_quality_of_the_factor(system, stretch):
     factorise = weights.factorise

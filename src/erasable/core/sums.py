@@ -41,6 +41,8 @@ from erasable.errors import ConfigurationError, ExactnessError
 _FACTOR_ALONE = 5000  # factor smaller matrices than this on one thread
 _WORTH_SHARING = 3e7  # flops of matrix products that make several threads worth their while
 _BITS_PER_STEP = 24
+_SMALL = 256  # rows of a matrix: smaller ones are factored in no time
+_WELL_CONDITIONED = 2.0**17  # a condition number with which a factor in float32 has some bits left
 _MOST_BITS = 400  # past this the number sought is taken to be special (a tie), and is computed as a rational
 
 
@@ -117,14 +119,49 @@ def factorise(H: Float64s, *, overwrite: bool = False) -> Float64s | None:
     return L if info == 0 else None
 
 
-def refine(H: Float64s, L: Float64s, R: npt.NDArray[np.int64]) -> Iterator[Refined]:
+def _coarse_factor(H: Float64s, units: int, columns: int) -> Float32s | None:
+    """A factor in float32, made in half the time; None where it would not be faster to solve for the columns by it."""
+    if len(H) < _SMALL * max(1.0, columns / 8) or float(np.trace(H)) > _WELL_CONDITIONED * units:
+        return None
+    L, info = lapack.spotrf(H.astype(np.float32), lower=1, clean=0, overwrite_a=1)
+    return L if info == 0 else None
+
+
+def _less_product(C: Float64s, H: Float64s, X: Float64s) -> Float64s:
+    """``C - H X`` in float64. BLAS multiplies a single column several times as fast as a matrix of one."""
+    if X.shape[1] == 1:
+        return np.asarray(blas.dsymv(-1.0, H, X[:, 0], beta=1.0, y=C[:, 0], lower=1))[:, None]
+    return np.asarray(blas.dsymm(-1.0, H, X, beta=1.0, c=C, lower=1))
+
+
+def _divided(L: Float64s | Float32s, R: Float64s) -> Float64s:
+    """``(LL')^-1 R`` in the precision of ``L``."""
+    right, coarse = R.astype(L.dtype), L.dtype == np.float32
+    if R.shape[1] == 1:
+        divide = blas.strsv if coarse else blas.dtrsv
+        Z = divide(L, divide(L, right[:, 0], lower=1), lower=1, trans=1)[:, None]
+    else:
+        Z, _ = (lapack.spotrs if coarse else lapack.dpotrs)(L, right, lower=1)
+    return np.asarray(Z, dtype=np.float64)
+
+
+def _solve(H: Float64s, L: Float64s | Float32s, R: Float64s) -> Float64s:
+    """About ``H^-1 R`` by the factor ``L``; by one in float32 twice, which has half of the bits."""
+    Z = _divided(L, R)
+    if L.dtype == np.float32:
+        with np.errstate(over="ignore", invalid="ignore"):
+            Z += _divided(L, _less_product(R, H, Z))
+    return Z
+
+
+def refine(H: Float64s, L: Float64s | Float32s, R: npt.NDArray[np.int64]) -> Iterator[Refined]:
     """Ever better solutions of ``H Z = R``; ends early when float64 cannot improve them any more.
 
     Parameters
     ----------
     H : array of shape (d, d), float64 integers, positive definite
         Lower triangle, Fortran order.
-    L : array of shape (d, d), float64
+    L : array of shape (d, d), float64 or float32
         Approximate lower Cholesky factor of ``H``; only speed depends on its quality.
     R : array of shape (d, k), int64
 
@@ -143,21 +180,22 @@ def refine(H: Float64s, L: Float64s, R: npt.NDArray[np.int64]) -> Iterator[Refin
         if not residual.any():
             yield Refined(Z, exponent, residual)
             return
-        correction, info = lapack.dpotrs(L, residual.astype(np.float64), lower=1)
+        correction = _solve(H, L, residual.astype(np.float64))
         peak = float(np.abs(correction).max())
-        if info != 0 or not 0.0 < peak < 2.0**40:
+        if not 0.0 < peak < 2.0**40:
             return  # no use as a correction
         shift = max(0, min(60, _BITS_PER_STEP - int(np.frexp(peak)[1])))
         step = np.rint(np.ldexp(correction, shift)).astype(np.int64)
         stepf = step.astype(np.float64)
         moved = np.ldexp(residual.astype(np.float64), shift)
-        estimate = blas.dsymm(-1.0, H, stepf, beta=1.0, c=moved, lower=1)
+        estimate = _less_product(moved, H, stepf)
         doubt = u * (np.abs(moved) + root * (root * np.abs(stepf)).sum(axis=0))
         new_size = float((np.abs(estimate) + doubt).max())
         if new_size >= 2.0**62 or new_size >= 0.5 * size * 2.0**shift:
             return  # the residual might wrap around, or float64 is too coarse for this matrix
         # Unsigned integers wrap around by definition.
-        residual = ((residual.view(np.uint64) << np.uint64(shift)) - H_int @ step.view(np.uint64)).view(np.int64)
+        product = np.einsum("ij,jk->ik", H_int, step.view(np.uint64))
+        residual = ((residual.view(np.uint64) << np.uint64(shift)) - product).view(np.int64)
         Z = Z * (1 << shift) + step.astype(object)
         exponent, size = exponent + shift, float(np.abs(residual).max())
         yield Refined(Z, exponent, residual)
@@ -390,14 +428,21 @@ def solve_weights(H: Float64s, B: Float64s, bits: int, units: int) -> Float32s:
     if R.any():
         undecided[:] = True
         with alone(H):
-            L = factorise(H)
-            for r in refine(H, L, R) if L is not None else ():
+            for r in _solutions(H, R, units):
                 _round_certain(W, undecided, r, bits, units)
                 if not undecided.any():
                     break
     if undecided.any():
         _round_rationally(W, undecided, symmetric(H), R, bits)
     return np.ascontiguousarray(W.T) + np.float32(0.0)  # no negative zeros
+
+
+def _solutions(H: Float64s, R: npt.NDArray[np.int64], units: int) -> Iterator[Refined]:
+    """Ever better solutions of ``H Z = R``: by a factor in float32 as far as it goes, then by one in float64."""
+    for make in (lambda: _coarse_factor(H, units, R.shape[1]), lambda: factorise(H)):
+        L = make()
+        if L is not None:
+            yield from refine(H, L, R)
 
 
 def _round_certain(W: Float32s, undecided: npt.NDArray[np.bool_], r: Refined, bits: int, units: int) -> None:
