@@ -163,7 +163,12 @@ PARAMETERS = {
         "choices": ["kernel"],
     },
     FiniteClass: {"texts": ["name"], "given": {"functions": [len, len]}},
-    NumericClass: {"texts": ["name"], "functions": ["sup", "erm"], "given": {"sup": SUP, "erm": ERM}},
+    NumericClass: {
+        "texts": ["name"],
+        "optional numbers": ["rate"],
+        "functions": ["sup", "erm"],
+        "given": {"sup": SUP, "erm": ERM},
+    },
     RandomFourierFeatures: {"numbers": ["gamma"], "integers": ["n_features_out", "random_state"]},
     NystroemFeatures: {"numbers": ["gamma"], "choices": ["kernel"], "given": {"landmarks": [[1.0]]}},
     HashedText: {"integers": ["n_features_out"], "choices": ["analyzer"], "switches": ["lowercase"]},

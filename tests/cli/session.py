@@ -62,6 +62,18 @@ def said(capsys):
     return json.loads(capsys.readouterr().out)
 
 
+def printed(capsys, arguments, code=0):
+    """What a command prints, and nothing that was printed before it."""
+    capsys.readouterr()
+    assert run(arguments) == code
+    return capsys.readouterr()
+
+
+def answered(capsys, arguments, code=0):
+    """What a command prints, as JSON."""
+    return json.loads(printed(capsys, arguments, code).out)
+
+
 def core_ids(name=MODEL):
     return load(name).core_ids_.tolist()
 

@@ -15,6 +15,7 @@ from erasable.features import RandomFourierFeatures
 from erasable.research import attacks
 from erasable.schemas import Category, Number, Role, Schema
 from erasable.tables import load_table
+from tests.cli.session import answered, printed
 from tests.research.attacks.cases import make_pool
 
 SMALL = attacks.Sizes(rows=240, trials=3, shadows=16, candidates=4)
@@ -48,8 +49,10 @@ def test_a_store_that_forgets_badly_is_an_exit_code(capsys, table):
     Path("out").mkdir()
     for name in (".audit.json.new", ".audit.html.new"):
         Path("out", name).write_text("what a killed writer left")
-    assert run(["audit", "soft-delete", "--data", table, "--quick", "--json", "-o", "out"]) == 1
-    assert json.loads(capsys.readouterr().out)["holds"] is False
+    assert (
+        answered(capsys, ["audit", "soft-delete", "--data", table, "--quick", "--json", "-o", "out"], 1)["holds"]
+        is False
+    )
     assert {p.name for p in Path("out").iterdir()} == {"audit.json", "audit.html"}  # written as a whole
 
 
@@ -59,8 +62,7 @@ def test_a_file_of_independent_selection_is_audited_without_the_balance_of_its_l
     shares = {"no": 0.5, "yes": 0.5}  # an audit's labels are -1 and 1
     model = ErasableClassifier(selection="independent", class_shares=shares, **options, loss="squared")
     model.fit(X, np.where(y > 0, "yes", "no")).save("model.erasable")
-    assert run(["audit", "model.erasable", "--data", table, "--quick", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = answered(capsys, ["audit", "model.erasable", "--data", table, "--quick", "--json"])
     selection = [result for result in found["results"] if result["letter"] == "e"]
     assert selection[0]["verdict"] == "at chance exactly"
     assert "all surviving rows" in found["guarantee"]
@@ -71,8 +73,7 @@ def test_a_model_file_is_audited_with_its_own_parameters(capsys, table, tmp_path
     ErasableClassifier(threshold=np.inf, sample_rate=0.5, class_weight={-1: 2.0}, loss="squared").fit(
         X, y, ids=range(240)
     ).save("model.erasable")
-    assert run(["audit", "model.erasable", "--data", table, "--quick", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = answered(capsys, ["audit", "model.erasable", "--data", table, "--quick", "--json"])
     assert found["method"] == "model file"
     assert 0.3 < found["stored_share"] < 0.7
 
@@ -92,8 +93,7 @@ def test_rows_are_scaled_as_the_model_scales_them(capsys, tmp_path, held):
     np.savez(tmp_path / "long.npz", X=X, y=y)
     stored = held.fit(X, y, ids=range(240)).n_core_ / 240
     held.save("long.erasable")
-    assert run(["audit", "long.erasable", "--data", "long.npz", "--quick", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = answered(capsys, ["audit", "long.erasable", "--data", "long.npz", "--quick", "--json"])
     assert stored / 2 < found["stored_share"] < 3 * stored  # of half as many rows
     weights = next(r for r in found["results"] if r["name"].startswith("weights before"))
     assert weights["note"].endswith(("1.000 with the true one", "0.999 with the true one"))
@@ -122,8 +122,7 @@ def test_a_model_with_a_schema_is_audited_over_its_raw_table(capsys, raw, named)
     table = load_table("raw.csv", label="tall", schema=chosen)
     ErasableClassifier(feature_map=chosen, loss="squared").fit(table.X, table.y, ids=table.ids).save("raw.erasable")
     label = [] if named else ["--label", "tall"]
-    assert run(["audit", "raw.erasable", "--data", "raw.csv", "--quick", "--json", *label]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = answered(capsys, ["audit", "raw.erasable", "--data", "raw.csv", "--quick", "--json", *label])
     assert found["features"] == schema.n_features_out
     assert found["holds"]
 
@@ -145,20 +144,20 @@ def test_of_sparse_rows_as_many_are_drawn_as_are_wanted(tmp_path):
 
 
 def test_what_cannot_be_audited_is_refused(capsys, table):
-    assert run(["audit", "linea", "--data", table]) == 2
-    assert "method must be one of linear" in capsys.readouterr().err
+    assert "method must be one of linear" in printed(capsys, ["audit", "linea", "--data", table], 2).err
     assert run(["audit", "linear", "--data", "wine"]) == 2
     assert "digits, margin, breast_cancer, or a file" in capsys.readouterr().err
     X, y = make_pool()
     ErasableClassifier(feature_map=RandomFourierFeatures(20), loss="squared").fit(X, y).save("mapped.erasable")
-    assert run(["audit", "mapped.erasable", "--data", table]) == 2
-    assert "a feature map, which a file cannot hold" in capsys.readouterr().err
+    text = printed(capsys, ["audit", "mapped.erasable", "--data", table], 2).err
+    assert "a feature map, which a file cannot hold" in text
     np.savez("one.npz", X=X, y=np.zeros(len(X)))
-    assert run(["audit", "linear", "--data", "one.npz"]) == 2
-    assert "two classes" in capsys.readouterr().err
+    assert "two classes" in printed(capsys, ["audit", "linear", "--data", "one.npz"], 2).err
 
 
 @pytest.mark.parametrize("option", [["--quick"], ["--label", "y"], ["--ignore", "age"], ["--workers", "2"]])
 def test_who_is_stored_is_no_attack(capsys, option):
-    assert run(["audit", "m.erasable", "--data", "rows.csv", "--group", "kind", "--id", "row", *option]) == 2
-    assert "--group runs no attack" in capsys.readouterr().err
+    text = printed(
+        capsys, ["audit", "m.erasable", "--data", "rows.csv", "--group", "kind", "--id", "row", *option], 2
+    ).err
+    assert "--group runs no attack" in text

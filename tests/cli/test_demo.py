@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 import shlex
 import sys
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 import erasable.research.demo
 from erasable.cli.app import run
 from erasable.cli.demo import commands
+from tests.cli.session import answered, printed
 
 ORDERS = "b62495162660203e4b577b95ca945eb477307a46eab8c55b1870425582963171"  # the table is the same on every machine
 
@@ -25,8 +25,7 @@ def told(tmp_path_factory):
 
 def test_it_tells_the_story_as_json(told, monkeypatch, capsys):
     monkeypatch.setattr(erasable.research.demo, "demo", lambda out, progress: told)
-    assert run(["demo", "--json"]) == 0
-    said = json.loads(capsys.readouterr().out)
+    said = answered(capsys, ["demo", "--json"])
     steps = {step["name"]: step for step in said["steps"]}
     assert list(steps) == [
         "schema",
@@ -54,8 +53,7 @@ def test_it_tells_the_story_as_json(told, monkeypatch, capsys):
 
 def test_it_shows_the_steps_and_the_verdict(told, monkeypatch, capsys):
     monkeypatch.setattr(erasable.research.demo, "demo", lambda out, progress: told)
-    assert run(["demo"]) == 0
-    text = capsys.readouterr().out
+    text = printed(capsys, ["demo"]).out
     for words in (*(step.name for step in told.steps), told.steps[1].digest[:12], "byte for byte the file", "picture"):
         assert words in text
 
@@ -72,20 +70,18 @@ def test_it_runs_without_matplotlib_and_says_what_the_picture_needs(tmp_path, mo
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.setattr(erasable.research.demo, "LEARNT", 3000)
     monkeypatch.setattr(erasable.research.demo, "_LEFT", (1.0, 0.1))
-    assert run(["demo", "--out", str(tmp_path)]) == 0
-    assert "no picture: figures need matplotlib: pip install 'erasable[figures]'" in capsys.readouterr().out
+    text = printed(capsys, ["demo", "--out", str(tmp_path)]).out
+    assert "no picture: figures need matplotlib: pip install 'erasable[figures]'" in text
     assert not (tmp_path / "demo.png").exists()
 
 
 def test_it_says_so_and_fails_when_the_states_differ(told, monkeypatch, capsys):
     wrong = dataclasses.replace(told, same=False)
     monkeypatch.setattr(erasable.research.demo, "demo", lambda out, progress: wrong)
-    assert run(["demo"]) == 4
-    assert "NOT the file" in capsys.readouterr().out
+    assert "NOT the file" in printed(capsys, ["demo"], 4).out
     assert run(["demo", "--json"]) == 4
 
 
 def test_a_folder_that_cannot_be_made_is_refused_at_once(tmp_path, capsys):
     (tmp_path / "file").touch()
-    assert run(["demo", "--out", str(tmp_path / "file" / "out")]) == 2
-    assert "cannot be used" in capsys.readouterr().err
+    assert "cannot be used" in printed(capsys, ["demo", "--out", str(tmp_path / "file" / "out")], 2).err

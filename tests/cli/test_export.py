@@ -1,13 +1,12 @@
 """``erasable export`` as a user types it."""
 
-import json
-
 import numpy as np
 import pytest
 from safetensors import safe_open
 
 from erasable import ErasableClassifier, ErasableKernelClassifier, load
 from erasable.cli.app import run
+from tests.cli.session import answered, printed
 
 
 @pytest.fixture
@@ -22,16 +21,16 @@ def clf(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("name", ["model.onnx", "model.safetensors"])
 def test_it_writes_the_file_and_says_of_which_state(clf, name, tmp_path, capsys):
-    assert run(["export", "model.erasable", "-o", name, *["--input-type", "float64"] * name.endswith("onnx")]) == 0
-    text = capsys.readouterr().out
+    text = printed(
+        capsys, ["export", "model.erasable", "-o", name, *["--input-type", "float64"] * name.endswith("onnx")]
+    ).out
     assert clf.state_digest() in text
     assert "export again" in text
     assert (tmp_path / name).stat().st_size > 100
 
 
 def test_json(clf, tmp_path, capsys):
-    assert run(["export", "model.erasable", "--out", "weights", "--format", "safetensors", "--json"]) == 0
-    said = json.loads(capsys.readouterr().out)
+    said = answered(capsys, ["export", "model.erasable", "--out", "weights", "--format", "safetensors", "--json"])
     size = (tmp_path / "weights").stat().st_size
     assert said == {"path": "weights", "form": "safetensors", "digest": clf.state_digest(), "bytes": size}
     with safe_open(tmp_path / "weights", "numpy") as file:
@@ -51,19 +50,16 @@ def test_raw_columns_where_the_kinds_allow_it(tmp_path, monkeypatch, capsys):
     for name in ("raw", "text"):
         learn = ["learn", "t.csv", "--schema", f"{name}.toml", "--threshold", "0.01", "-o", f"{name}.erasable"]
         assert run(learn) == 0
-    capsys.readouterr()
-    assert run(["export", "raw.erasable", "-o", "raw.onnx"]) == 0
-    assert "raw.onnx.toml: the schema; the file takes raw columns" in capsys.readouterr().out
+    text = printed(capsys, ["export", "raw.erasable", "-o", "raw.onnx"]).out
+    assert "raw.onnx.toml: the schema; the file takes raw columns" in text
     session = onnxruntime.InferenceSession(tmp_path / "raw.onnx", providers=["CPUExecutionProvider"])
     cells = {"age": np.float32([[30], [np.nan]]), "town": np.array([["Bern"], [""]], dtype=object)}
     expected = load("raw.erasable").decision_function({"age": [30, None], "town": ["Bern", None]})
     np.testing.assert_allclose(session.run(["scores"], cells)[0], expected, atol=1e-5)
-    assert run(["export", "raw.erasable", "-o", "raw.onnx", "--encoded"]) == 0
-    assert "takes encoded rows" in capsys.readouterr().out
+    assert "takes encoded rows" in printed(capsys, ["export", "raw.erasable", "-o", "raw.onnx", "--encoded"]).out
     assert run(["export", "text.erasable", "-o", "text.onnx"]) == 0
     assert "cannot take these columns as they are: note (text)." in capsys.readouterr().out
-    assert run(["export", "text.erasable", "-o", "text.onnx", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
+    told = answered(capsys, ["export", "text.erasable", "-o", "text.onnx", "--json"])
     assert (told["takes"], told["encoded_for"]) == ("encoded rows", ["note (text)"])
 
 
@@ -74,13 +70,11 @@ def test_what_cannot_be_exported_is_one_line_and_a_code(clf, tmp_path, capsys):
         (["model.erasable", "-o", "m.onnx", "--format", "pmml"], "onnx, safetensors"),
         (["model.erasable", "-o", "model.erasable", "--format", "onnx"], "name of a model"),
     ):
-        assert run(["export", *arguments]) == 2
-        error = capsys.readouterr().err
+        error = printed(capsys, ["export", *arguments], 2).err
         assert says in error
         assert error.count("\n") == 1
     assert (tmp_path / "model.erasable").read_bytes() == before
     X = np.random.default_rng(0).standard_normal((20, 3))
     ErasableKernelClassifier().fit(X, X[:, 0] > 0).save("kernel.erasable")
-    assert run(["export", "kernel.erasable", "-o", "k.onnx"]) == 2
-    assert "rows of people" in capsys.readouterr().err
+    assert "rows of people" in printed(capsys, ["export", "kernel.erasable", "-o", "k.onnx"], 2).err
     assert not (tmp_path / "k.onnx").exists()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import itertools
-import json
 import shutil
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from erasable import ErasableClassifier, load, verify
 from erasable.audit.keys import read_public_key
 from erasable.audit.receipts import check_receipt, check_state
 from erasable.cli.app import run
+from tests.cli.session import answered, printed
 from tests.machines.mortal import Killed, killed_at
 
 RNG = np.random.default_rng(2)
@@ -68,8 +68,7 @@ def test_one_command_reaches_every_file_with_a_receipt_for_each(folder, capsys):
 
 def test_files_named_one_by_one_and_twice_are_each_changed_once(folder, capsys):
     files = ["models/credit.erasable", "models/churn.erasable", "models/../models/credit.erasable"]
-    assert run(["forget", *files, "--subject", "owner-3", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
+    told = answered(capsys, ["forget", *files, "--subject", "owner-3", "--json"])
     assert (told["done"], told["failed"], len(told["models"])) == (2, 0, 2)
     assert told["core_rows_removed"] == sum(one["core_rows_removed"] for one in told["models"])
     assert [stores(name) for name in MODELS] == [False, False, True]
@@ -77,16 +76,14 @@ def test_files_named_one_by_one_and_twice_are_each_changed_once(folder, capsys):
 
 def test_a_list_on_standard_input_is_read_once_for_all_of_them(folder, capsys, monkeypatch):
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"owner-3\nowner-5\n")))
-    assert run(["forget", "models", "--subjects-file", "-"]) == 0
-    assert "2 named" in capsys.readouterr().out
+    assert "2 named" in printed(capsys, ["forget", "models", "--subjects-file", "-"]).out
     assert not any(stores(name, owner) for name in MODELS for owner in ("owner-3", "owner-5"))
 
 
 def test_nothing_is_changed_where_a_name_cannot_be_of_one_of_the_models(folder, capsys):
     ErasableClassifier(threshold=0.01).fit(X, X[:, 0] > 0, range(60), range(60)).save("models/numbers.erasable")
     before = {path: path.read_bytes() for path in (folder / "models").glob("*.erasable")}
-    assert run(FORGET) == 2
-    assert "models/numbers.erasable: --subject: those of this model are whole numbers" in capsys.readouterr().err
+    assert "models/numbers.erasable: --subject: those of this model are whole numbers" in printed(capsys, FORGET, 2).err
     assert run(["forget", "models", "models/gone.erasable", "--subject", "owner-3"]) == 2
     assert run([*FORGET, "--receipt", "nowhere", "--key", "signer.pem"]) == 5
     assert run([*FORGET, "--receipt", "signer.pem", "--key", "signer.pem"]) == 5
@@ -110,13 +107,11 @@ def test_a_file_that_fails_keeps_none_of_the_others_from_it(folder, capsys):
     assert "run the same command again" in err
     assert [stores(name) for name in MODELS] == [True, False, False]
     check_receipts("case-8", MODELS[1:])
-    assert run([*FORGET, *SIGN, "--request-id", "case-8", "--json"]) == 4
-    told = json.loads(capsys.readouterr().out)
+    told = answered(capsys, [*FORGET, *SIGN, "--request-id", "case-8", "--json"], 4)
     assert (told["done"], told["failed"]) == (2, 1)
     assert "problem" in told["models"][0]
     (folder / "models" / "churn.erasable").unlink()
-    assert run([*FORGET, *SIGN, "--request-id", "case-8"]) == 0
-    assert "kept from an interrupted run" in capsys.readouterr().out
+    assert "kept from an interrupted run" in printed(capsys, [*FORGET, *SIGN, "--request-id", "case-8"]).out
 
 
 def test_killed_at_every_step_and_repeated_it_is_done_in_all_of_them(folder, tmp_path, capsys):

@@ -6,13 +6,14 @@ import csv
 import hashlib
 import io
 import os
+import re
 import stat
 
 import pytest
 
 from erasable import ErasableClassifier, load
 from erasable.cli.app import run
-from tests.cli.session import LEARN, MODEL, N, content, learnt, put, refused, said, table
+from tests.cli.session import LEARN, MODEL, N, answered, content, learnt, printed, put, refused, said, table
 from tests.formats.models import rows
 
 pytestmark = pytest.mark.usefixtures("folder")
@@ -23,8 +24,7 @@ def test_inspect_hides_rows(folder, capsys):
     model = load(MODEL)
     capsys.readouterr()
     for options in ([], ["--json"]):
-        assert run(["inspect", MODEL, *options]) == 0
-        text = capsys.readouterr().out
+        text = printed(capsys, ["inspect", MODEL, *options]).out
         assert model.state_digest() in text
         assert "age" in text
         for hidden in ("row ", "user ", "yes"):
@@ -34,14 +34,11 @@ def test_inspect_hides_rows(folder, capsys):
 def test_inspect_shows_rows_when_asked(folder, capsys):
     learnt()
     model = load(MODEL)
-    capsys.readouterr()
-    assert run(["inspect", MODEL, "--rows", "--json"]) == 0
-    told = said(capsys)["rows"]
+    told = answered(capsys, ["inspect", MODEL, "--rows", "--json"])["rows"]
     assert [r["id"] for r in told] == model.core_ids_.tolist()
     assert {r["label"] for r in told} == {"yes", "no"}
     assert any(r["subject"] is None for r in told)
-    assert run(["inspect", MODEL, "--rows"]) == 0
-    text = capsys.readouterr().out
+    text = printed(capsys, ["inspect", MODEL, "--rows"]).out
     for key in model.core_ids_.tolist():
         assert f"{key}\t" in text
 
@@ -53,8 +50,7 @@ def test_rows_are_shown_whole_and_as_they_are(folder, capsys, monkeypatch):
     names = ["[red]x", "\x1b[31my", "0x1p-3"]
     model = ErasableClassifier(threshold=0.0, feature_names=names)
     model.fit(X, [0, 1, 0, 1], ids=ids, subjects=[0, 1, 2, 3]).save(MODEL)
-    assert run(["inspect", MODEL, "--rows"]) == 0
-    text = capsys.readouterr().out
+    text = printed(capsys, ["inspect", MODEL, "--rows"]).out
     assert ids[0] + "\t0\t0" in text  # a subject that is zero is no missing one
     assert "[bold]\t1\t1" in text
     assert "[red]x" in text
@@ -65,9 +61,7 @@ def test_rows_are_shown_whole_and_as_they_are(folder, capsys, monkeypatch):
 def test_inspect_as_json(folder, capsys):
     learnt()
     model = load(MODEL)
-    capsys.readouterr()
-    assert run(["inspect", MODEL, "--learnt", str(N), "--json"]) == 0
-    told = said(capsys)
+    told = answered(capsys, ["inspect", MODEL, "--learnt", str(N), "--json"])
     assert {k: told[k] for k in ("kind", "format", "version", "features", "classes", "ids", "subjects", "files")} == {
         "kind": "linear",
         "format": "erasable-linear",
@@ -88,10 +82,13 @@ def test_inspect_as_json(folder, capsys):
     assert (told["threshold"], told["capacity"], told["gamma"]) == (0.1, capacity, None)
     assert told["configuration"]["feature_names"] == ["age", "weight", "height"]
     assert "rows" not in told
-    assert run(["inspect", MODEL, "--learnt", str(N)]) == 0
-    assert f"{model.n_core_ / N:.2%} of {N} learnt" in capsys.readouterr().out
+    shown = printed(capsys, ["inspect", MODEL, "--learnt", str(N)]).out
+    assert f"{model.n_core_ / N:.2%} of {N} learnt" in shown
+    assert re.search(r"^capacity +0\.02$", shown, re.MULTILINE)  # as it was given, and not as the grid has it
+    learnt(out="fine.erasable", threshold="0.00012345678912")
+    assert " 0.00012345678912\n" in printed(capsys, ["inspect", "fine.erasable"]).out  # only a capacity is rounded
     with refused(capsys, folder) as no:
-        no(["inspect", MODEL, "--learnt", "0"], 2)
+        no(["inspect", MODEL, "--learnt", "0"], 2, "must be positive; got 0")
         no(["inspect", MODEL, "--learnt", str(model.n_core_ - 1)], 2, f"{model.n_core_} core rows")
         no(["inspect", "nowhere.erasable"], 5)
 
@@ -125,9 +122,7 @@ def test_what_is_stored_of_somebody(folder, capsys):
     model = load(MODEL)
     theirs = [key for key in model.core_ids_.tolist() if "user 2" in named[key]]
     assert any(len(named[key]) > 1 for key in theirs)
-    capsys.readouterr()
-    assert run(["inspect", MODEL, "--subject", "user 2", "--json"]) == 0
-    told = said(capsys)
+    told = answered(capsys, ["inspect", MODEL, "--subject", "user 2", "--json"])
     assert [row["id"] for row in told["rows"]] == theirs
     assert [row["other_subjects"] for row in told["rows"]] == [len(named[key]) - 1 for key in theirs]
     assert all(list(row["values"]) == ["age", "weight", "height"] for row in told["rows"])
@@ -138,8 +133,7 @@ def test_what_is_stored_of_somebody(folder, capsys):
     assert [line["id"] for line in lines] == theirs
     assert [float(line["values.weight"]) for line in lines] == [row["values"]["weight"] for row in told["rows"]]
     assert {line["weight"] for line in lines} == {"1.0"}
-    assert run(["inspect", MODEL, "--subject", "user 2", "--id", "nothing"]) == 0
-    text = capsys.readouterr().out
+    text = printed(capsys, ["inspect", MODEL, "--subject", "user 2", "--id", "nothing"]).out
     assert "only the direction" in text
     assert "Of 1 of the 2 names nothing is stored" in text
     for key in theirs:
@@ -152,11 +146,8 @@ def test_what_is_stored_of_somebody(folder, capsys):
 
 def test_nothing_stored_is_an_answer(folder, capsys):
     people()
-    capsys.readouterr()
-    assert run(["inspect", MODEL, "--subject", "user 99"]) == 0
-    assert "Nothing is stored" in capsys.readouterr().out
-    assert run(["inspect", MODEL, "--subject", "user 99", "--json"]) == 0
-    told = said(capsys)
+    assert "Nothing is stored" in printed(capsys, ["inspect", MODEL, "--subject", "user 99"]).out
+    told = answered(capsys, ["inspect", MODEL, "--subject", "user 99", "--json"])
     assert (told["rows"], told["not_stored"]) == ([], 1)
     assert run(["inspect", MODEL, "--id", "row 99", "--csv"]) == 0
     assert capsys.readouterr().out == "id,label,weight,other_subjects\n"
@@ -183,8 +174,7 @@ def test_rows_of_several_are_listed_with_all_their_people(folder, capsys):
     told = {row["id"]: row["subject"] for row in said(capsys)["rows"]}
     plain = {key: sorted(who) if len(who) > 1 else next(iter(who), None) for key, who in named.items()}
     assert told == {key: plain[key] for key in told}
-    assert run(["inspect", MODEL, "--rows"]) == 0
-    text = capsys.readouterr().out
+    text = printed(capsys, ["inspect", MODEL, "--rows"]).out
     key = next(key for key, who in told.items() if isinstance(who, list))
     assert f"{key}\t{', '.join(told[key])}\t" in text
     assert "layout of rows  dense" in text

@@ -15,6 +15,7 @@ import pytest
 from erasable import load
 from erasable.cli.app import run
 from erasable.research.sets import write_orders
+from tests.cli.session import answered, printed
 from tests.schemas.raw import OPTIONS, table, write
 
 PAGE = Path(__file__).parents[2] / "docs" / "learners.md"
@@ -54,24 +55,19 @@ def test_every_command_takes_the_file(raw, capsys):
     assert run(["receipt", "verify", "r.json", *public, "--state", "m.erasable"]) == 0
     assert run(["evidence", "m.erasable", "--receipts", ".", *public, "-o", "pack"]) == 0
     assert "lightgbm was trained" in Path("pack/evidence.html").read_text()
-    capsys.readouterr()
-    assert run(["verify", "m.erasable", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = answered(capsys, ["verify", "m.erasable", "--json"])
     assert found["learner"]["name"] == "lightgbm"
     assert len(found["learner"]["sha256"]) == 64
-    assert run(["inspect", "m.erasable"]) == 0
-    shown = capsys.readouterr().out
+    shown = printed(capsys, ["inspect", "m.erasable"]).out
     assert "lightgbm" in shown
     assert "min_child_samples=3" in shown
     key = str(load("m.erasable").core_ids_[0])
-    assert run(["inspect", "m.erasable", "--id", key]) == 0
-    assert "town:" in capsys.readouterr().out
+    assert "town:" in printed(capsys, ["inspect", "m.erasable", "--id", key]).out
     assert run(["learn", "raw.csv", "--schema", "schema.toml", "--skip-known", "-o", "m.erasable"]) == 0
     assert load("m.erasable").state_digest() == before.state_digest()  # the rows came back
     assert run(["predict", "m.erasable", "raw.csv", "--probabilities", "-o", "p.csv"]) == 0
     assert Path(".m.erasable.learner").exists()
-    assert run(["verify", "m.erasable"]) == 0
-    assert "trained again, with the same bits" in capsys.readouterr().out
+    assert "trained again, with the same bits" in printed(capsys, ["verify", "m.erasable"]).out
     first = Path("p.csv").read_bytes()
     assert run(["predict", "m.erasable", "raw.csv", "--probabilities", "-o", "p.csv"]) == 0
     assert Path("p.csv").read_bytes() == first
@@ -80,8 +76,7 @@ def test_every_command_takes_the_file(raw, capsys):
     assert run(["predict", "m.erasable", "raw.csv", "--no-cache", "-o", "p.csv"]) == 0
     assert not Path(".m.erasable.learner").exists()
     assert np.isfinite(load("m.erasable").decision_function(table())).all()
-    assert run(["export", "m.erasable", "-o", "m.onnx"]) == 2
-    assert "cannot be exported" in capsys.readouterr().err
+    assert "cannot be exported" in printed(capsys, ["export", "m.erasable", "-o", "m.onnx"], 2).err
 
 
 def test_options_that_do_not_fit_are_refused(raw, capsys):

@@ -17,7 +17,7 @@ import pytest
 from erasable import load
 from erasable.cli.app import run
 from erasable.operations.scoring import scores_of
-from tests.cli.session import MODEL, N, content, learnt, nan, put, read_csv, refused, said, table
+from tests.cli.session import MODEL, N, answered, content, learnt, nan, put, read_csv, refused, said, table
 from tests.formats.models import rows
 
 pytestmark = pytest.mark.usefixtures("folder")
@@ -62,9 +62,7 @@ def test_probabilities_and_json_lines(folder, capsys):
 def test_predict_as_json(folder, capsys):
     learnt()
     data = put(table())
-    capsys.readouterr()
-    assert run(["predict", MODEL, data, "--label", "churned", "-o", "p.csv", "--json"]) == 0
-    told = said(capsys)
+    told = answered(capsys, ["predict", MODEL, data, "--label", "churned", "-o", "p.csv", "--json"])
     clf, known = load(MODEL), table()["churned"].to_numpy()
     scores = scores_of(known, clf.classes_, clf.predict_proba(rows(N)), clf.predict(rows(N)))
     expected = {"model": MODEL, "rows": N, "out": "p.csv", "scores": scores.as_json(), "warnings": []}
@@ -94,8 +92,7 @@ def test_labels_that_the_model_does_not_know_are_counted(folder, capsys):
     assert f"warning: the labels of 7 of the {N} rows are none of the model's classes" in " ".join(
         capsys.readouterr().err.split()
     )
-    assert run(["predict", MODEL, data, "--label", "churned", "-o", "p.csv", "--json"]) == 0
-    told = said(capsys)
+    told = answered(capsys, ["predict", MODEL, data, "--label", "churned", "-o", "p.csv", "--json"])
     assert told["scores"]["unknown_labels"] == 7
     assert len(told["warnings"]) == 1
 

@@ -13,7 +13,7 @@ import pytest
 from erasable import ErasableRegressor, load
 from erasable.cli.app import run
 from erasable.operations.scoring import regression_scores_of
-from tests.cli.session import content, put, refused
+from tests.cli.session import answered, content, printed, put, refused
 
 pytestmark = pytest.mark.usefixtures("folder")
 OPTIONS = ["--id", "id", "--subject", "who", "--scaling", "10", "-o", "m"]
@@ -44,8 +44,7 @@ def numbers(table):
 def test_a_table_gives_the_model_that_python_gives(form, capsys):
     X, y = numbers(homes())
     put(homes(), form)
-    assert run(["learn", form, *ONE, *OPTIONS]) == 0
-    out = capsys.readouterr().out
+    out = printed(capsys, ["learn", form, *ONE, *OPTIONS]).out
     assert "R² 0.9" in out
     made = ErasableRegressor((0, 1000), scaling=10.0, feature_names=["a", "b", "c"])
     made.fit(X, y[:, 0], ids=np.arange(600), subjects=[f"u{i % 50}" for i in range(600)])
@@ -64,39 +63,40 @@ def test_a_label_is_a_target_where_a_range_is_declared_and_archives_have_theirs(
     assert run(["learn", "data.npz", "--target-range=-2000:2000", "--scaling", "10", "-o", "n"]) == 0
     assert load("n").predict(X).shape == (600, 2)
     assert made.predict(X).shape == (600,)
-    capsys.readouterr()
-    assert run(["predict", "n", "data.npz", "--label", "label", "--json", "-o", "p.csv"]) == 0
-    assert json.loads(capsys.readouterr().out)["scores"] == regression_scores_of(y, load("n").predict(X)).as_json()
+    assert (
+        answered(capsys, ["predict", "n", "data.npz", "--label", "label", "--json", "-o", "p.csv"])["scores"]
+        == regression_scores_of(y, load("n").predict(X)).as_json()
+    )
 
 
 def test_it_is_scored_forgotten_and_verified(capsys):
     put(homes(), "data.csv")
     put(homes(200, seed=1, first=1000), "test.csv")
     X, y = numbers(homes(200, seed=1))
-    assert run(["learn", "data.csv", *ONE, *OPTIONS, "--test", "test.csv", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
+    told = answered(capsys, ["learn", "data.csv", *ONE, *OPTIONS, "--test", "test.csv", "--json"])
     assert told["test"] == regression_scores_of(y[:, 0], load("m").predict(X)).as_json()
     assert told["score"]["r2"] > 0.95
     assert told["warnings"] == []
-    assert run(["learn", "test.csv", "--target", "price", "--ignore", "area", *OPTIONS, "--test", "test.csv"]) == 0
-    out = capsys.readouterr().out
+    out = printed(
+        capsys, ["learn", "test.csv", "--target", "price", "--ignore", "area", *OPTIONS, "--test", "test.csv"]
+    ).out
     assert all(words in out for words in ("R²", "mean absolute error", "a constant"))
     before = load("m").n_core_
     owner = load("m").model_.core.subjects()[0]
-    assert run(["forget", "m", "--subject", owner, "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
+    told = answered(capsys, ["forget", "m", "--subject", owner, "--json"])
     assert told["core_rows_removed"] == before - load("m").n_core_ > 0
     assert told["warnings"] == []
-    assert run(["verify", "m"]) == 0
-    assert load("m").state_digest() in capsys.readouterr().out
+    assert load("m").state_digest() in printed(capsys, ["verify", "m"]).out
 
 
 def test_predictions_stand_beside_what_is_known(capsys):
     put(homes(), "data.csv")
     assert run(["learn", "data.csv", *TWO, *OPTIONS]) == 0
     X, y = numbers(homes())
-    assert run(["predict", "m", "data.csv", "--id", "id", "--target", "price", "--target", "area", "-o", "p.csv"]) == 0
-    assert "R²" in capsys.readouterr().err
+    text = printed(
+        capsys, ["predict", "m", "data.csv", "--id", "id", "--target", "price", "--target", "area", "-o", "p.csv"]
+    ).err
+    assert "R²" in text
     with open("p.csv", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     assert list(rows[0]) == ["id", "prediction price", "prediction area", "known price", "known area"]
@@ -111,20 +111,17 @@ def test_predictions_stand_beside_what_is_known(capsys):
 def test_what_a_file_says_of_itself(capsys):
     put(homes(), "data.csv")
     assert run(["learn", "data.csv", *TWO, *OPTIONS]) == 0
-    capsys.readouterr()
-    assert run(["inspect", "m", "--rows"]) == 0
-    out = capsys.readouterr().out
+    out = printed(capsys, ["inspect", "m", "--rows"]).out
     assert "linear regression" in out
     assert re.search("target ranges +0 to 1000, -20 to 20", out)
     assert "classes" not in out
     assert "id, subject, targets" in out
-    assert run(["inspect", "m", "--rows", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
+    told = answered(capsys, ["inspect", "m", "--rows", "--json"])
     assert (told["classes"], told["target_ranges"]) == (0, [[0.0, 1000.0], [-20.0, 20.0]])
     y = dict(zip(range(600), numbers(homes())[1].tolist(), strict=True))
     first = told["rows"][0]
-    assert run(["inspect", "m", "--id", str(first["id"])]) == 0
-    assert f"label: {first['targets'][0]!r}, {first['targets'][1]!r}" in capsys.readouterr().out
+    text = printed(capsys, ["inspect", "m", "--id", str(first["id"])]).out
+    assert f"label: {first['targets'][0]!r}, {first['targets'][1]!r}" in text
     for row in told["rows"]:
         assert row["targets"] == pytest.approx(y[row["id"]], abs=1000 / 2**16)
 

@@ -13,7 +13,7 @@ from erasable.research import measuring
 from erasable.research.reproduce import METHODS, ORDERS, DeletionTime, Settings
 from erasable.research.theory.linear import Bound
 from tests.cli.process import erasable
-from tests.cli.session import refused
+from tests.cli.session import answered, printed, refused
 from tests.research.reproduce.cases import no_pictures, table_file
 from tests.schemas import raw
 
@@ -52,8 +52,7 @@ def test_the_same_again_is_done_at_once_and_json_is_what_the_file_holds(done, mo
     monkeypatch.chdir(folder)
     monkeypatch.setattr("erasable.research.reproduce.experiment.timed_requests", None)  # nothing is measured again
     options = [*OPTIONS, "--methods", "erasable, retrained", "--json"]
-    assert run(["reproduce", str(folder / "small.npz"), *options]) == 0
-    printed = json.loads(capsys.readouterr().out)
+    printed = answered(capsys, ["reproduce", str(folder / "small.npz"), *options])
     assert printed == json.loads((folder / "reproduction" / "small" / "results.json").read_text())
 
 
@@ -62,33 +61,24 @@ def test_both_names_of_the_random_state_mean_the_same(done, monkeypatch, capsys)
     monkeypatch.chdir(folder)
     options = [*OPTIONS, "--methods", "erasable,retrained"]
     for name in ("--random-state", "--seed"):
-        assert run(["reproduce", "small.npz", *options, name, "0", "--json"]) == 0
-        assert json.loads(capsys.readouterr().out)["settings"]["random_state"] == 0
-        assert run(["reproduce", "small.npz", *options, name, "1"]) == 2
-        assert "other settings (random_state)" in capsys.readouterr().err
+        assert (
+            answered(capsys, ["reproduce", "small.npz", *options, name, "0", "--json"])["settings"]["random_state"] == 0
+        )
+        text = printed(capsys, ["reproduce", "small.npz", *options, name, "1"], 2).err
+        assert "other settings (random_state)" in text
 
 
 def test_an_error_is_one_line_that_says_what_to_do(folder, capsys):
-    assert run(["reproduce", "margins"]) == 2
-    said = capsys.readouterr().err
+    said = printed(capsys, ["reproduce", "margins"], 2).err
     assert said.startswith("error: there is no dataset or file 'margins': give one of margin")
     assert said.count("\n") == 1
-    assert "Traceback" not in said
-
-
-def test_a_broken_file_is_an_error_and_not_a_traceback(folder, capsys):
-    (folder / "broken.npz").write_bytes(b"PK\x03\x04 not a zip")
-    assert run(["reproduce", "broken.npz"]) == 2
-    said = capsys.readouterr().err
-    assert said.startswith("error: ")
     assert "Traceback" not in said
 
 
 def test_figure_1_on_its_own(folder, capsys):
     assert run(["reproduce", "svm", "--out", "here"]) == 0
     assert (folder / "here" / "figure1.png").stat().st_size > 10_000
-    assert run(["reproduce", "svm", "--out", "here", "--json"]) == 0
-    figures = json.loads(capsys.readouterr().out)["figures"]
+    figures = answered(capsys, ["reproduce", "svm", "--out", "here", "--json"])["figures"]
     assert figures == ["here/figure1.png", "here/figure1.svg"]
     assert (folder / "here" / "figure1.svg").exists()
 
@@ -98,8 +88,7 @@ def test_the_defaults_are_those_of_the_settings():
 
 
 def test_help_names_every_method_and_order_and_gives_examples(capsys):
-    assert run(["reproduce", "--help"]) == 0
-    text = capsys.readouterr().out
+    text = printed(capsys, ["reproduce", "--help"]).out
     for name in ORDERS:
         assert name in text
     assert "erasable reproduce margin --quick" in text
@@ -111,8 +100,7 @@ def test_a_schema_encodes_the_columns_of_a_file(folder, capsys):
     raw.write(raw.table(), "raw.csv")
     raw.draft().save("schema.toml")
     options = ["--schema", "schema.toml", *OPTIONS, "--methods", "erasable,retrained", "--order", "subject", "--json"]
-    assert run(["reproduce", "raw.csv", *options]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = answered(capsys, ["reproduce", "raw.csv", *options])
     assert found["data"]["features"] == raw.draft().n_features_out
     assert found["settings"]["schema"] == "schema.toml"
     assert run(["reproduce", "raw.csv", *options]) == 0  # nothing is measured again
@@ -124,18 +112,6 @@ def test_a_schema_encodes_the_columns_of_a_file(folder, capsys):
         refuse(["reproduce", "raw.csv", *options[:-1]], 2, "other settings (schema)")
         refuse(["reproduce", "raw.csv", "--schema", "targets.toml"], 2, "names a target")
         refuse(["reproduce", "digits", "--schema", "schema.toml"], 2, "digits is none: leave it out")
-
-
-def test_text_labels_and_named_rows_work_too(folder):
-    rng = np.random.default_rng(0)
-    lines = ["who,a,b,answer"]
-    for i in range(120):
-        a, b = rng.standard_normal(2)
-        lines.append(f"u{i},{a},{b},{'yes' if a > 0 else 'no'}")
-    (folder / "people.csv").write_text("\n".join(lines) + "\n")
-    options = ["--label", "answer", "--id", "who", "--deletions", "20", "--points", "2", "--repeats", "1", "--quick"]
-    options += ["--kappa", "0.6", "--methods", "erasable,sisa,subsample"]
-    assert run(["reproduce", "people.csv", *options]) == 0
 
 
 def test_columns_that_are_no_features_are_ignored_and_part_of_the_settings(tmp_path, capsys):
@@ -150,21 +126,21 @@ def test_columns_that_are_no_features_are_ignored_and_part_of_the_settings(tmp_p
     options += ["--quick", "--methods", "erasable", "--out", str(tmp_path / "out"), "--json"]
     assert run(["reproduce", str(path), *options]) == 2
     assert "'who'" in json.loads(capsys.readouterr().out)["error"]["message"]
-    assert run(["reproduce", str(path), *options, "--ignore", "who", "--ignore", "day"]) == 0
-    results = json.loads(capsys.readouterr().out)
+    results = answered(capsys, ["reproduce", str(path), *options, "--ignore", "who", "--ignore", "day"])
     assert results["settings"]["ignore"] == ["who", "day"]
     assert results["data"]["features"] == 2
+    named = ["--id", "who", "--ignore", "day", "--methods", "erasable,sisa,subsample", "--out", str(tmp_path / "named")]
+    assert run(["reproduce", str(path), *options, *named]) == 0
+    capsys.readouterr()
     assert run(["reproduce", str(path), *options, "--ignore", "who"]) == 2
     assert "other settings (ignore)" in json.loads(capsys.readouterr().out)["error"]["message"]
-    assert run(["reproduce", "digits", "--ignore", "who"]) == 2
-    assert "--ignore names columns of a file" in capsys.readouterr().err
+    assert "--ignore names columns of a file" in printed(capsys, ["reproduce", "digits", "--ignore", "who"], 2).err
 
 
 def test_a_kappa_of_zero_is_no_default(capsys, monkeypatch):
     asked = {}
     monkeypatch.setattr("erasable.research.reproduce.measure_deletion_time", lambda n, **how: asked.update(how) or [])
-    assert run(["reproduce", "deletion-time", "--kappa", "0", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"deletion_time": []}
+    assert answered(capsys, ["reproduce", "deletion-time", "--kappa", "0", "--json"]) == {"deletion_time": []}
     assert (asked["kappa"], asked["capacity"]) == (0.0, 1.0)
 
 
@@ -172,7 +148,6 @@ def test_in_a_narrow_window_no_time_is_cut_off(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "60")
     found = DeletionTime("uniform, Lemma 4.5", 50, 123_456, 12.5, 1e-3, 2e-3, 3e-3, Bound(4e-3, False, "Theorem 4.6"))
     monkeypatch.setattr("erasable.research.reproduce.measure_deletion_time", lambda *_, **__: [found])
-    assert run(["reproduce", "deletion-time"]) == 0
-    text = capsys.readouterr().out
+    text = printed(capsys, ["reproduce", "deletion-time"]).out
     for cell in ("123,456", "1,000", "2,000", "3,000", "4,000", "12.5"):
         assert cell in text

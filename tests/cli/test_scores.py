@@ -14,7 +14,7 @@ from erasable import ErasableClassifier, load
 from erasable.cli.app import run
 from erasable.core.names import keyed_hash
 from erasable.operations.scoring import scores_of
-from tests.cli.session import content, refused
+from tests.cli.session import answered, content, printed, refused
 
 pytestmark = pytest.mark.usefixtures("folder")
 NAMES = ["a", "b", "c", "d"]
@@ -109,13 +109,14 @@ def test_a_weak_model_is_a_warning(capsys):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((2000, 4))
     put("noise.csv", X, rng.random(2000) < 0.1, np.arange(2000))
-    assert run(["learn", "noise.csv", "--id", "id", "--threshold", "0.2", "-o", "weak"]) == 0
-    err = capsys.readouterr().err
+    err = printed(capsys, ["learn", "noise.csv", "--id", "id", "--threshold", "0.2", "-o", "weak"]).err
     assert "warning: the rows learnt are of 2 classes, and the core set holds" in err
     assert "warning: predictions are no better than a constant: lower --threshold" in err
     put("good.csv", *made(2000))
-    assert run(["learn", "good.csv", "--id", "id", "--threshold", "0.01", "-o", "good", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["warnings"] == []
+    assert (
+        answered(capsys, ["learn", "good.csv", "--id", "id", "--threshold", "0.01", "-o", "good", "--json"])["warnings"]
+        == []
+    )
 
 
 @pytest.mark.parametrize(("rows", "kernel"), [(3, []), (600, []), (3, ["--kernel", "rbf"])])
@@ -153,5 +154,5 @@ def test_a_call_that_added_next_to_nothing_is_told_why(capsys):
     put("more.csv", *made(2000, seed=1, first=2000))
     assert run(["learn", "data.csv", "--id", "id", "--threshold", "0.2", "-o", "m"]) == 0
     assert "next to nothing" not in capsys.readouterr().err  # of a new file
-    assert run(["learn", "more.csv", "--id", "id", "-o", "m"]) == 0
-    assert "hint: next to nothing was added: rows in known directions are not stored" in capsys.readouterr().err
+    text = printed(capsys, ["learn", "more.csv", "--id", "id", "-o", "m"]).err
+    assert "hint: next to nothing was added: rows in known directions are not stored" in text

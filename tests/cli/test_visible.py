@@ -17,6 +17,7 @@ import pytest
 import erasable.cli
 from erasable.cli._shared import text_table, visible
 from erasable.cli.app import run
+from tests.cli.session import answered, printed
 from tests.formats.models import rows
 
 # Colour, window title, clear to the end, a bell, a line of its own, right to left, half a character, markup, an emoji.
@@ -81,8 +82,7 @@ def test_json_stays_json(session, capsys):
             out = capsys.readouterr().out
             assert is_plain(out), name
             json.loads(out)
-    assert run(["inspect", f"{EVIL}.erasable", "--rows", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
+    told = answered(capsys, ["inspect", f"{EVIL}.erasable", "--rows", "--json"])
     assert {row["label"] for row in told["rows"]} <= {f"{EVIL}yes", f"{EVIL}no"}
     assert EVIL in told["configuration"]["feature_names"]
 
@@ -124,11 +124,9 @@ def test_predictions_are_escaped_on_a_terminal_and_data_elsewhere(session, capsy
     assert run(session["learn"]) == 0
     capsys.readouterr()
     predict = ["predict", f"{EVIL}.erasable", f"{EVIL}.parquet", "--id", "id", "--label", "label", "--probabilities"]
-    assert run(predict) == 0
-    assert EVIL in capsys.readouterr().out
+    assert EVIL in printed(capsys, predict).out
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    assert run(predict) == 0
-    out = capsys.readouterr().out
+    out = printed(capsys, predict).out
     assert is_plain(out)
     assert out.count("\n") == N + 1
 
@@ -146,8 +144,7 @@ def test_everything_else_is_shown_as_an_escape():
 
 
 def test_a_path_that_is_no_text_is_printed(folder, capsys):
-    assert run(["verify", os.fsdecode(b"\xff\x1b.erasable")]) == 5
-    assert r"\udcff\x1b.erasable" in capsys.readouterr().err
+    assert r"\udcff\x1b.erasable" in printed(capsys, ["verify", os.fsdecode(b"\xff\x1b.erasable")], 5).err
 
 
 def test_cells_of_tables_are_plain_text(capsys):
@@ -174,9 +171,7 @@ def test_numbers_stay_numbers_on_a_terminal(folder, capsys, monkeypatch):
     X = rows(N)
     np.savez("t.npz", X=X, y=(X[:, 0] > 0).astype(int))
     assert run(["learn", "t.npz", "-o", "m.erasable"]) == 0
-    capsys.readouterr()
-    assert run(["predict", "m.erasable", "t.npz", "--probabilities"]) == 0
-    piped = capsys.readouterr().out
+    piped = printed(capsys, ["predict", "m.erasable", "t.npz", "--probabilities"]).out
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     assert run(["predict", "m.erasable", "t.npz", "--probabilities"]) == 0
     assert capsys.readouterr().out == piped

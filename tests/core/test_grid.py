@@ -267,26 +267,15 @@ def test_inputs_are_not_written_to(case):
 # -- configuration -----------------------------------------------------------------------------------------------
 
 
+SCALES = ["column", 0.0, -1.0, math.nan, math.inf, (1.0,), (1.0, 0.0), (1.0, math.inf), (1.0, math.nan)]
+
+
 @pytest.mark.parametrize(
-    "parameters",
-    [
-        {"bits": 3},
-        {"bits": 21},
-        {"n_features": 0},
-        {"scaling": "column"},
-        {"scaling": 0.0},
-        {"scaling": -1.0},
-        {"scaling": math.nan},
-        {"scaling": math.inf},
-        {"scaling": (1.0,)},
-        {"scaling": (1.0, 0.0)},
-        {"scaling": (1.0, math.inf)},
-        {"scaling": (1.0, math.nan)},
-    ],
+    ("name", "value"), [("bits", 3), ("bits", 21), ("n_features", 0), *(("scaling", wrong) for wrong in SCALES)]
 )
-def test_an_impossible_grid_is_refused(parameters):
+def test_an_impossible_grid_is_refused(name, value):
     with pytest.raises(ConfigurationError):
-        Grid(**{"n_features": 2, **parameters})
+        Grid(**{"n_features": 2, name: value})
 
 
 def test_sign_vectors_do_not_land_on_halves():

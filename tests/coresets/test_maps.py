@@ -122,18 +122,6 @@ def test_leverage_is_stable_under_every_single_deletion_and_any_other(problem, d
         assert selected(map_of(setting), core.part(left)) == list(range(len(left)))
 
 
-def test_it_is_stable_under_every_set_of_deletions():
-    rng = np.random.default_rng(0)
-    core_set = LeverageThreshold(0.25, fit_intercept=False)
-    y = np.zeros(40)
-    for _ in range(5):
-        X = rng.integers(-3, 4, (40, 3)).astype(float)
-        core = core_set.select(X, y, range(40))[:8]
-        for size in range(1, len(core) + 1):
-            for left in itertools.combinations(core.tolist(), size):
-                assert core_set.select(X[list(left)], y[:size], left).tolist() == list(range(size))
-
-
 @pytest.mark.parametrize("container", [sp.csr_array, sp.csr_matrix, np.asfortranarray, lambda X: X.astype(np.float32)])
 def test_the_container_of_the_rows_does_not_matter(container):
     X = np.round(make_rows()[0], 2).astype(np.float32).astype(np.float64)

@@ -42,6 +42,7 @@ BAD_WEIGHTS = {
     "text": ([SECRET_TEXT] * N, InputTypeError, NUMBERS),
     "digits": (["1"] * N, InputTypeError, NUMBERS),
     "one text": (one(SECRET_TEXT), InputTypeError, NUMBERS),
+    "one text in an array of objects": (np.array(one(SECRET_TEXT), dtype=object), InputTypeError, NUMBERS),
     "complex": (np.full(N, SECRET * 1j), InputTypeError, NUMBERS),
     "dates": (np.full(N, np.datetime64("2020-01-01")), InputTypeError, NUMBERS),
     "sparse": (sp.csr_array(np.full((N, 1), SECRET)), InputTypeError, LIST),
@@ -78,7 +79,10 @@ BAD_PARAMETERS = [
     *(({"class_weight": v}, "class_weight must be None") for v in ("auto", "Balanced", 1.0, [1.0, 1.0], {})),
     *(({"class_weight": {0: v}}, POSITIVE) for v in (0, -1.0, math.nan, math.inf, "2", True, None)),
     *(({"class_weight": {0: v}}, BETWEEN) for v in (2.0**-17, 2.0**17)),
-    *(({"sample_rate": v}, "sample_rate must be a number between 0 and 1") for v in (-0.1, 1.1, math.nan, "1", None)),
+    *(
+        ({"sample_rate": v}, "sample_rate must be a number between 0 and 1")
+        for v in (-0.1, 1.1, math.nan, math.inf, "1", None, True)
+    ),
     ({"threshold": math.inf}, "Give sample_rate= above 0, or a finite threshold=."),
     ({"threshold": -math.inf, "sample_rate": 0.5}, "threshold must be"),
     ({"threshold": math.nan, "sample_rate": 0.5}, "threshold must be"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import pickle
 
 import numpy as np
 import pytest
@@ -20,7 +19,7 @@ from erasable.core.fingerprint import fingerprint
 from erasable.coresets import RandomSubsample
 from erasable.errors import NoRowsError
 from erasable.estimators.learners import selected_rows
-from tests.research.baselines.cases import facts, holds
+from tests.research.baselines.cases import facts
 
 contents = functools.partial(fingerprint, contents_only=True)
 LEARNERS = {
@@ -105,20 +104,6 @@ def test_forgetting_equals_refitting_all_remaining_rows(history):
                 model.predict(X)
 
 
-@pytest.mark.parametrize("container", [np.array, np.asfortranarray, sp.csr_array, sp.csr_matrix])
-@pytest.mark.parametrize("name", LEARNERS)
-def test_predictions_after_forgetting_are_those_of_a_refit(name, container):
-    X, y = make_rows(200)
-    model = on_subset(0.5, name).fit(container(X), y)
-    model.forget(ids=range(0, 60))
-    model.forget(ids=[61])
-    left = np.setdiff1d(np.arange(60, 200), [61])
-    again = on_subset(0.5, name).fit(container(X[left]), y[left], ids=left)
-    assert learnt(model) == learnt(again)
-    probe = container(make_rows(100, random_state=9)[0])
-    assert facts(model.predict(probe)) == facts(again.predict(probe))
-
-
 def test_the_learner_is_trained_on_the_subset_and_nothing_else():
     X, y = make_rows(200)
     model = on_subset(0.3).fit(X, y)
@@ -130,20 +115,6 @@ def test_the_learner_is_trained_on_the_subset_and_nothing_else():
     model.forget(ids=subset[:5])
     right = RidgeClassifier().fit(X[subset[5:]], y[subset[5:]])
     assert facts(model._model.cache["learner"].coef_) == facts(right.coef_)
-
-
-def test_a_row_outside_the_subset_leaves_no_trace():
-    X, y = make_rows(200)
-    X[:, 0] += 1000 * (np.arange(200) == 0)
-    drawn = next(s for s in range(50) if not len(RandomSubsample(0.3, s).select(X[:1], y[:1], [0])))
-    model = on_subset(0.3, drawn=drawn).fit(X, y)
-    before = learnt(model)
-    assert learnt(on_subset(0.3, drawn=drawn).fit(X[1:], y[1:], ids=range(1, 200))) == before
-    subset = set(model.core_ids_.tolist())
-    report = model.forget(ids=[i for i in range(200) if i not in subset])
-    assert (report.core_rows_removed, report.rows_retrained) == (0, 0)
-    assert learnt(model) == before
-    assert not holds(vars(model), X[0].tobytes())
 
 
 def test_when_none_is_drawn_the_message_says_what_to_do_and_the_old_model_stays():
@@ -158,36 +129,3 @@ def test_when_none_is_drawn_the_message_says_what_to_do_and_the_old_model_stays(
     with pytest.raises(NoRowsError):
         model.fit(X[outside][:, :2], y[outside], ids=outside)
     assert learnt(model) == before
-
-
-# -- what is stored ------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("container", [np.array, sp.csr_array])
-@pytest.mark.parametrize("name", ["ridge", "neighbours"])
-def test_a_forgotten_row_is_nowhere_in_what_is_held(container, name):
-    X, y = make_rows(120)
-    X[17] = [1234.5678, 8765.4321, 2468.1357]
-    ids = [f"name-{i:04}" for i in range(120)]
-    model = on_subset(1.0, name).fit(container(X), y, ids=ids)
-    old = model._model.core.find([ids[17]])[0].numbers
-    assert holds(vars(model._model), X[17].tobytes())
-    assert holds(vars(model._model), b"name-0017")
-    model.forget(ids=[ids[17], ids[40]])
-    assert not holds(vars(model._model), X[17].tobytes())
-    assert not holds(vars(model._model), b"name-0017")
-    assert not holds(old, X[17].tobytes())
-    assert holds(vars(model._model), X[18].tobytes())
-
-
-@pytest.mark.parametrize("container", [np.array, sp.csr_array])
-@pytest.mark.parametrize("name", LEARNERS)
-def test_stored_bytes_shrink_to_those_of_a_refit(container, name):
-    X, y = make_rows(120)
-    model = on_subset(0.8, name).fit(container(X), y)
-    before = model.stored_bytes_
-    assert before >= model.stored_rows_ * (3 * 8 + 8) + len(pickle.dumps(model._model.cache["learner"]))
-    model.forget(ids=range(60))
-    assert model.stored_bytes_ < before
-    again = on_subset(0.8, name).fit(container(X[60:]), y[60:], ids=range(60, 120))
-    assert model.stored_bytes_ == again.stored_bytes_

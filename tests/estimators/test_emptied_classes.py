@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import warnings
 
 import numpy as np
@@ -22,7 +23,7 @@ from tests.estimators.cases import SECRET_TEXT, assert_no_traces, make_classes, 
 N = 90
 X, _ = make_rows(N)
 CODES = make_classes(3, N)
-LABELS = np.array([f"{SECRET_TEXT}-{c}" for c in "abc"])[CODES]
+LABELS = np.array([f"{SECRET_TEXT}-{c}" for c in ("a long one", "b", "c")])[CODES]
 FIXABLE = {
     "linear": ErasableClassifier(threshold=0.01),
     "mapped": ErasableClassifier(feature_map=RandomFourierFeatures(10), threshold=0.01),
@@ -56,6 +57,8 @@ def test_one_warning_when_a_class_is_emptied_and_none_otherwise(name):
     assert ("classes=" in text) == (name in FIXABLE)
     assert_no_traces(text)
     assert len(model.classes_) == 2
+    assert model.classes_.dtype == np.dtype("<U8")  # which would tell how long the label was
+    assert b"a long one" not in pickle.dumps(model)
     assert told(model, first) == []
     assert told(model, range(N)) == []  # nothing is left: whoever asks such a model is refused
 

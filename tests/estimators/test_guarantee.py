@@ -78,6 +78,12 @@ def test_what_holds_of_the_model_alone_says_so_and_does_not_verify(name):
         verify(model)
 
 
+@pytest.mark.parametrize("kind", [NewtonUnlearner, CertifiedRemovalClassifier])
+def test_the_budget_asked_for_is_the_one_promised(kind):
+    promise = kind(epsilon=0.5, delta=1e-6).guarantee
+    assert (promise.epsilon, promise.delta) == (0.5, 1e-6)
+
+
 def test_the_text_holds_limits_and_assumptions():
     promise = Guarantee("like new", of="model", epsilon=0.5, delta=1e-6, assumptions=("luck", "time"))
     assert str(promise) == (

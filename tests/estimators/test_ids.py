@@ -100,9 +100,10 @@ def test_a_container_changes_nothing(plain, container):
 
 
 @pytest.mark.parametrize("argument", ["ids", "subjects"])
-def test_learning_refuses_a_set_because_it_has_no_order(argument):
-    with refused(clf := classifier(), InputTypeError, argument):
-        clf.fit(X, Y, **{argument: {f"{SECRET_TEXT}{i}" for i in range(N)}})
+@pytest.mark.parametrize(("form", "says"), [(set, ""), (dict.fromkeys, "got dict: pass a list")], ids=["set", "dict"])
+def test_learning_refuses_what_has_no_order(argument, form, says):
+    with refused(clf := classifier(), InputTypeError, argument, says):
+        clf.fit(X, Y, **{argument: form(IDS_OF_SECRETS)})
 
 
 @pytest.mark.parametrize(
@@ -434,33 +435,6 @@ def test_numbering_on_stops_before_64_bits_overflow():
 # -- subjects ------------------------------------------------------------------------------------------------------
 
 
-def test_forgetting_by_subject_and_by_id_gives_the_same_state():
-    owners = [f"owner-{i % 9}" for i in range(N)]
-    by_subject, by_id, both = (fitted(TEXTS, owners) for _ in range(3))
-    by_subject.forget(subjects="owner-4")
-    by_id.forget(ids=TEXTS[4::9])
-    report = both.forget(ids=TEXTS[4:50:9], subjects=["owner-4"])
-    assert by_subject.state_digest() == by_id.state_digest() == both.state_digest()
-    assert report.core_rows_removed == fitted(TEXTS).n_core_ - both.n_core_
-
-
-def test_a_subject_whose_rows_have_all_gone_is_not_remembered():
-    clf = fitted(TEXTS, ["only"] + ["rest"] * (N - 1), threshold=0.0)
-    clf.forget(ids=TEXTS[0])
-    assert set(clf._model.core.of_subject) == {"rest"}
-    assert clf.forget(subjects=["only"]).core_rows_removed == 0
-
-
-def test_rows_without_subject_may_follow_rows_with_one():
-    clf = fitted(NUMBERS, [f"owner-{i}" for i in range(N)], threshold=0.0)
-    clf.partial_fit(X[:3], Y[:3], ids=[1000, 1001, 1002])
-    before = clf.state_digest()
-    clf.forget(subjects=[f"owner-{i}" for i in range(N)])
-    assert sorted(clf.core_ids_.tolist()) == [1000, 1001, 1002]
-    assert clf.state_digest() != before
-    assert clf.state_digest() == classifier(threshold=0.0).fit(X[:3], Y[:3], ids=[1000, 1001, 1002]).state_digest()
-
-
 def test_subjects_are_part_of_the_state():
     digests = {fitted(NUMBERS, s).state_digest() for s in (None, NUMBERS, NUMBERS + 1, TEXTS, BYTES)}
     assert len(digests) == 5
@@ -548,9 +522,3 @@ def test_forget_says_that_names_are_one_flat_list(given):
         clf.forget(subjects=given)
     with refused(clf, InputError, "pass one flat list"):
         clf.forget(subjects=pd.DataFrame({"a": TEXTS}))
-
-
-@pytest.mark.parametrize("argument", ["ids", "subjects"])
-def test_learning_refuses_a_dictionary(argument):
-    with refused(clf := classifier(), InputTypeError, argument, "got dict: pass a list"):
-        clf.fit(X, Y, **{argument: dict.fromkeys(IDS_OF_SECRETS)})

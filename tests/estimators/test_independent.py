@@ -123,59 +123,39 @@ def test_scores_beyond_one_keep_their_order():
     assert found[[0, 1, 5, 6]].tolist() == [-3.0, -1.0, 1.0, 2.0]
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"threshold": 0.1}, "threshold cannot be set"),
-        ({"kappa": 0.5}, "kappa cannot be set"),
-        ({"sample_rate": 0.5}, "sample_rate cannot be set"),
-        ({"order": "given"}, "order"),
-        ({"rate": 0.0}, "rate must be"),
-        ({"rate": "a"}, "rate must be"),
-        ({"moments": [1.0]}, "moments must be"),
-        ({"moments": "x"}, "moments must be"),
-        ({"moments": -np.ones(D)}, "moments must be"),
-        ({"moments": np.eye(D) * 3}, "positive semidefinite"),
-        ({"balance": 1.0}, "needs class_shares"),
-        ({"balance": 2.0, "class_shares": SHARES}, "balance must be"),
-        ({"balance": "much", "class_shares": SHARES}, "balance must be"),
-        ({"balance": 1.0, "class_shares": SHARES, "class_weight": "balanced"}, "leave one of them out"),
-        ({"class_shares": ["rare"]}, "must be a dictionary"),
-        ({"class_shares": {"rare": 0.0, "usual": 1.0}}, "every share"),
-        ({"class_shares": SHARES, "classes": ["a", "b"]}, "class_shares must name"),
-        ({"selection": "other"}, "selection must be"),
-        ({"selection": "leverage"}, "rate are for independent selection"),
-    ],
-)
-def test_what_cannot_be_is_refused_and_changes_nothing(options, message):
-    model = classifier().fit(X, Y)
+REFUSED = [
+    ({"threshold": 0.1}, "threshold cannot be set"),
+    ({"kappa": 0.5}, "kappa cannot be set"),
+    ({"sample_rate": 0.5}, "sample_rate cannot be set"),
+    ({"order": "given"}, "order"),
+    ({"rate": 0.0}, "rate must be"),
+    ({"rate": "a"}, "rate must be"),
+    ({"moments": [1.0]}, "moments must be"),
+    ({"moments": "x"}, "moments must be"),
+    ({"moments": -np.ones(D)}, "moments must be"),
+    ({"moments": np.eye(D) * 3}, "positive semidefinite|no matrix"),
+    ({"balance": 1.0}, "needs class_shares"),
+    ({"balance": 2.0, "class_shares": SHARES}, "balance must be"),
+    ({"balance": "much", "class_shares": SHARES}, "balance must be"),
+    ({"balance": 1.0, "class_shares": SHARES, "class_weight": "balanced"}, "leave one of them out"),
+    ({"class_shares": ["rare"]}, "must be a dictionary"),
+    ({"class_shares": {"rare": 0.0, "usual": 1.0}}, "every share"),
+    ({"class_shares": SHARES, "classes": ["a", "b"]}, "class_shares must name"),
+    ({"selection": "other"}, "selection must be"),
+    ({"selection": "leverage"}, "rate are for independent selection"),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), REFUSED, ids=lambda v: str(v)[:40])
+@pytest.mark.parametrize("make", [classifier, kernel])
+def test_what_cannot_be_is_refused_and_changes_nothing(make, options, message):
+    if not options.keys() <= make().get_params().keys():
+        pytest.skip("a kernel model has no such parameter")
+    model = make().fit(X, Y)
     before = model.state_digest()
     model.set_params(**options)
     with pytest.raises(ConfigurationError, match=message):
         model.fit(X, Y)
-    assert model.state_digest() == before
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"threshold": 1.0}, "threshold cannot be set"),
-        ({"order": "given"}, "order"),
-        ({"rate": 0.0}, "rate must be"),
-        ({"moments": np.eye(D)}, "no matrix"),
-        ({"balance": 1.0}, "needs class_shares"),
-        ({"class_shares": SHARES, "classes": ["a", "b"]}, "class_shares must name"),
-        ({"selection": "other"}, "selection must be"),
-        ({"selection": "leverage"}, "rate are for independent selection"),
-    ],
-)
-def test_a_kernel_refuses_what_cannot_be_and_changes_nothing(options, message):
-    model = kernel().fit(X, Y)
-    before = model.state_digest()
-    model.set_params(**options)
-    with pytest.raises(ConfigurationError, match=message):
-        model.fit(X, Y)
-    assert model.state_digest() == before
     with pytest.raises(ConfigurationError):
         model.partial_fit(X, Y, ids=IDS + N * 7)
     assert model.state_digest() == before

@@ -59,19 +59,6 @@ def test_an_interrupt_within_the_change_makes_the_model_refuse(room, where, monk
     assert clf.state_digest() == classifier(threshold=0.001).fit(X, Y).state_digest()
 
 
-def test_tables_do_not_tell_of_forgotten_rows():
-    """The tables in memory are those of a refit, in order too."""
-    clf = ErasableClassifier(threshold=0.0).fit(X, Y, subjects=np.arange(N) % 7)
-    clf.forget(ids=range(0, N, 2))
-    kept = clf.core_ids_
-    refit = ErasableClassifier(threshold=0.0).fit(X[kept], Y[kept], ids=kept, subjects=kept % 7)
-    for table in ("place", "of_subject", "class_counts"):
-        assert list(getattr(clf._model.core, table)) == list(getattr(refit._model.core, table))
-    assert [list(v) for v in clf._model.core.of_subject.values()] == [
-        list(v) for v in refit._model.core.of_subject.values()
-    ]
-
-
 def test_more_features_than_the_machine_can_hold_are_refused():
     from scipy.sparse import csr_array
 

@@ -53,6 +53,7 @@ from tests.estimators.cases import (
     assert_no_traces,
     ball_sup,
     everything_said,
+    listed_twice,
     make_rows,
     plane_erm,
     spoilt,
@@ -333,7 +334,9 @@ def test_looking_changes_nothing(name):
 
 @every
 def test_a_copy_is_the_same_model_and_shares_nothing(name):
-    for duplicate in (copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m)), *([copy.copy] if name in OURS else [])):
+    old = {"protocol": 2}  # as joblib and others may ask for
+    forms = [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m)), lambda m: pickle.loads(pickle.dumps(m, **old))]
+    for duplicate in (*forms, *([copy.copy] if name in OURS else [])):
         model = fitted(name)
         model.forget(ids=IDS[:30])
         before = stored(model)
@@ -345,6 +348,22 @@ def test_a_copy_is_the_same_model_and_shares_nothing(name):
         twin.fit(X[:50], LABELS[:50])
         assert stored(model) == before
         assert outcome(model.forget(ids=IDS[30:60])) == removed
+
+
+@every
+def test_parameters_set_after_fit_wait_for_the_next_fit(name):
+    """Or are refused: half a model of one kind and half of another is the model of nothing."""
+    model, twin = fitted(name), fitted(name)
+    twin.set_params(**dict.fromkeys(model.get_params(deep=False), object()))
+    before = stored(twin)
+    try:
+        found = outcome(twin.forget(ids=IDS[:30]))
+    except ErasableError:
+        assert stored(twin) == before
+    else:
+        assert found == outcome(model.forget(ids=IDS[:30]))
+        assert stored(twin) == stored(model)
+        assert twin.guarantee == model.guarantee
 
 
 # -- models with canonical bytes -----------------------------------------------------------------------------------
@@ -523,7 +542,16 @@ def test_bad_rows_are_refused_and_the_model_stays(name):
         if name in STREAMING:
             kept.refuses(model.partial_fit, rows, labels, ids=ids)
     kept.errors = (ErasableError,)
-    for rows in (spoilt(np.nan), spoilt(np.inf), GOOD[:, :2], GOOD[0], GOOD[:0], [[SECRET], [SECRET, 1.0]], None):
+    for rows in (
+        spoilt(np.nan),
+        spoilt(np.inf),
+        listed_twice(),
+        GOOD[:, :2],
+        GOOD[0],
+        GOOD[:0],
+        [[SECRET], [SECRET, 1.0]],
+        None,
+    ):
         kept.refuses(model.predict, rows)
     kept.refuses(model.predict, [[SECRET_TEXT] * 3])
     if name in STREAMING:
@@ -535,75 +563,53 @@ def test_bad_rows_are_refused_and_the_model_stays(name):
 
 
 BAD_PARAMETERS = {
-    "core set": [
-        {"core_set": None},
-        {"core_set": RandomSubsample},
-        {"core_set": RidgeClassifier()},
-        {"learner": RidgeClassifier},
-        {"learner": Ridge()},
-        {"learner": None},
-        {"learner": FunctionTransformer()},
-        {"one_shot": 1},
-        {"reproducible": None},
-    ],
-    "mixed": [
-        {"core_set": "SECRET"},
-        {"private_share": -0.1},
-        {"private_share": 1.0001},
-        {"private_share": np.nan},
-        {"private_share": True},
-        {"private_share": "0.5"},
-        {"private_share": 10**400},
-        {"epsilon": 0.0},
-        {"epsilon": -1.0},
-        {"epsilon": np.inf},
-        {"epsilon": None},
-        {"alpha": 0.0},
-        {"alpha": np.nan},
-        {"alpha": 1e-308, "private_share": 0.5},
-        {"alpha": 1e300, "private_share": 1e-200},
-        {"random_state": -1},
-        {"random_state": 0.5},
-        {"random_state": np.random.default_rng(0)},
-        {"fit_intercept": "yes"},
-        {"scaling": "column"},
-        {"scaling": [1.0]},
-    ],
-    "SISAClassifier": [
-        *({"n_shards": value} for value in (0, -3, 2.0, True, None)),
-        {"n_slices": 0},
-        {"n_slices": "5"},
-        *({"random_state": value} for value in (-1, None, np.random.RandomState(0))),
-        *({"estimator": value} for value in (SGDClassifier, 3, FunctionTransformer())),
-    ],
-    "RetrainedRidge": [
-        {"alpha": 0.0},
-        {"alpha": math.inf},
-        {"grid_bits": 0},
-        {"fit_intercept": "yes"},
-        {"scaling": "column"},
-        {"scaling": [1.0]},
-        {"classes": "ab"},
-    ],
-    "NewtonUnlearner": [
-        {"loss": "hinge"},
-        {"alpha": 0.0},
-        {"epsilon": 0.0},
-        {"epsilon": math.inf},
-        {"delta": 1.0},
-        {"max_deletions": 0},
-        {"random_state": -1},
-        {"scaling": "column"},
-    ],
-    "CertifiedRemovalClassifier": [
-        {"alpha": -1.0},
-        {"epsilon": math.nan},
-        {"delta": 0.0},
-        {"sigma": 0.0},
-        {"random_state": "SECRET"},
-        {"fit_intercept": "yes"},
-    ],
+    "core set": {
+        "core_set": [None, RandomSubsample, RidgeClassifier()],
+        "learner": [RidgeClassifier, Ridge(), None, FunctionTransformer()],
+        "one_shot": [1],
+        "reproducible": [None],
+    },
+    "mixed": {
+        "core_set": ["SECRET"],
+        "private_share": [-0.1, 1.0001, np.nan, True, "0.5", 10**400],
+        "epsilon": [0.0, -1.0, np.inf, None],
+        "alpha": [0.0, np.nan],
+        "random_state": [-1, 0.5, np.random.default_rng(0)],
+        "fit_intercept": ["yes"],
+        "scaling": ["column", [1.0]],
+    },
+    "SISAClassifier": {
+        "n_shards": [0, -3, 2.0, True, None],
+        "n_slices": [0, "5"],
+        "random_state": [-1, None, np.random.RandomState(0)],
+        "estimator": [SGDClassifier, 3, FunctionTransformer()],
+    },
+    "RetrainedRidge": {
+        "alpha": [0.0, math.inf],
+        "grid_bits": [0],
+        "fit_intercept": ["yes"],
+        "scaling": ["column", [1.0]],
+        "classes": ["ab"],
+    },
+    "NewtonUnlearner": {
+        "loss": ["hinge"],
+        "alpha": [0.0],
+        "epsilon": [0.0, math.inf],
+        "delta": [1.0],
+        "max_deletions": [0],
+        "random_state": [-1],
+        "scaling": ["column"],
+    },
+    "CertifiedRemovalClassifier": {
+        "alpha": [-1.0],
+        "epsilon": [math.nan],
+        "delta": [0.0],
+        "sigma": [0.0],
+        "random_state": ["SECRET"],
+        "fit_intercept": ["yes"],
+    },
 }
+BAD_TOGETHER = {"mixed": [{"alpha": 1e-308, "private_share": 0.5}, {"alpha": 1e300, "private_share": 1e-200}]}
 
 
 @every
@@ -611,7 +617,8 @@ def test_bad_parameters_are_refused_before_any_change(name):
     """Those listed, and no parameter is taken unchecked."""
     model = fitted(name)
     kept, good = Unchanged(model, ConfigurationError, InputTypeError), model.get_params(deep=False)
-    for bad in [*BAD_PARAMETERS.get(name, []), *({parameter: object()} for parameter in good)]:
+    listed = [{parameter: value} for parameter, values in BAD_PARAMETERS.get(name, {}).items() for value in values]
+    for bad in [*listed, *BAD_TOGETHER.get(name, []), *({parameter: object()} for parameter in good)]:
         unused = "rate" in bad or "delta" in bad or "max_stages" in bad
         if unused and isinstance(model, ErasableGeneralClassifier):  # for the staged sampler
             bad = {**bad, "sampler": "staged"}

@@ -139,19 +139,6 @@ MODELS = {
 
 
 @pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)
-@pytest.mark.parametrize("container", [sp.csr_matrix, sp.csc_matrix])
-def test_no_model_learns_or_predicts_rows_whose_entries_add_up_to_infinity(make, container):
-    parts = [1e308, 1e308, 1.0, 1.0, 2.0], [0, 0, 1, 0, 1], [0, 3, 5]
-    infinite = container(parts, shape=(2, 2))
-    with pytest.raises(InputError, match="infinity"):
-        make().fit(infinite, [0, 1])
-    rows = np.random.default_rng(0).standard_normal((20, 2))
-    model = make().fit(rows, [0, 1] * 10)
-    with pytest.raises(InputError, match="infinity"):
-        model.predict(infinite)
-
-
-@pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)
 def test_entries_listed_several_times_are_the_rows_of_their_sums(make):
     rng = np.random.default_rng(0)
     several = sp.csr_matrix((rng.standard_normal(120), rng.integers(3, size=120), np.arange(0, 121, 6)), shape=(20, 3))
@@ -159,12 +146,6 @@ def test_entries_listed_several_times_are_the_rows_of_their_sums(make):
     assert not several.has_canonical_format
     digest = make().fit(several, labels).state_digest()
     assert make().fit(sp.csr_matrix(several.toarray()), labels).state_digest() == digest
-
-
-@pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)
-def test_no_model_makes_one_label_of_two_past_64_bits(make):
-    with pytest.raises(InputError, match="labels must fit 64 bits"):
-        make().fit(X, np.array([2**63, 2**63 + 1] * (N // 2), dtype=np.uint64))
 
 
 BAD_LABELS = {
@@ -283,35 +264,18 @@ def test_parameters_do_not_change_under_a_fitted_model(change):
 BAD_PARAMETERS = [
     ({"capacity": 0}, "capacity", "positive", "0"),
     ({"capacity": -1.5}, "capacity", "positive", "-1.5"),
-    ({"capacity": np.nan}, "capacity", "finite", "nan"),
-    ({"capacity": np.inf}, "capacity", "finite", "inf"),
-    ({"capacity": "1"}, "capacity", "number", "'1'"),
-    ({"capacity": None}, "capacity", "number", "None"),
-    ({"capacity": True}, "capacity", "number", "True"),
-    ({"capacity": [1.0]}, "capacity", "number"),
-    ({"capacity": 10**400}, "capacity"),
     ({"capacity": 1e-12}, "capacity", "grid_bits", "1e-12"),
     ({"capacity": 1e9}, "capacity", "grid"),
     ({"capacity": 1e308}, "capacity"),
     ({"kappa": -0.1}, "kappa", "between 0 and 1", "-0.1"),
     ({"kappa": 1.1}, "kappa", "between 0 and 1", "1.1"),
-    ({"kappa": np.nan}, "kappa", "nan"),
-    ({"kappa": "high"}, "kappa", "number", "'high'"),
-    ({"kappa": 10**400}, "kappa"),
     ({"capacity": 1, "kappa": 0}, "nothing could ever be selected"),
     ({"capacity": N**0.2, "kappa": 0.2}, "nothing could ever be selected", "capacity", "kappa"),
     ({"capacity": 3, "horizon": 3, "kappa": 1}, "nothing could ever be selected", "horizon"),
     ({"capacity": 1, "threshold": 1.0}, "nothing could ever be selected", "threshold"),
     ({"threshold": -1e-300}, "threshold", "negative"),
-    ({"threshold": np.nan}, "threshold", "nan"),
-    ({"threshold": np.inf}, "threshold", "inf"),
-    ({"threshold": "low"}, "threshold", "number", "'low'"),
-    ({"threshold": 10**400}, "threshold"),
     ({"kappa": 0.2, "horizon": 0}, "horizon", "positive integer", "0"),
-    ({"kappa": 0.2, "horizon": -5}, "horizon", "positive integer", "-5"),
     ({"kappa": 0.2, "horizon": 100.0}, "horizon", "positive integer", "100.0"),
-    ({"kappa": 0.2, "horizon": True}, "horizon", "positive integer", "True"),
-    ({"kappa": 0.2, "horizon": "all"}, "horizon", "positive integer", "'all'"),
     ({"horizon": 100}, "horizon", "only with kappa"),
     ({"horizon": 100, "threshold": 0.1}, "horizon", "only with kappa"),
     ({"kappa": 0.2, "threshold": 0.1}, "kappa", "threshold", "leave one of them out"),
@@ -332,10 +296,6 @@ BAD_PARAMETERS = [
     ({"scaling": ...}, "scaling"),
     ({"grid_bits": 3}, "grid_bits", "between 4 and 20", "3"),
     ({"grid_bits": 21}, "grid_bits", "between 4 and 20", "21"),
-    ({"grid_bits": 15.0}, "grid_bits", "integer", "15.0"),
-    ({"grid_bits": True}, "grid_bits", "integer", "True"),
-    ({"grid_bits": None}, "grid_bits", "integer", "None"),
-    ({"grid_bits": "15"}, "grid_bits", "integer", "'15'"),
     ({"classes": []}, "classes", "empty"),
     ({"classes": [np.nan, 1.0]}, "classes", "NaN"),
     ({"classes": [None, 1]}, "classes", "NoneType"),
@@ -401,19 +361,6 @@ def test_rows_that_overflow_when_scaled_are_refused(scaling):
     for call in (clf.fit, clf.partial_fit):
         with refused(clf, InputError, "scaling"):
             call(np.full((N, D), 1e300), Y, ids=np.arange(N) + 1000)
-
-
-def test_sums_that_could_round_are_refused():
-    rng = np.random.default_rng(0)
-    rows = rng.standard_normal((4200, 2))
-    labels = rows[:, 0] > 0
-    clf = ErasableClassifier(capacity=4095, threshold=0.0, grid_bits=20).partial_fit(rows[:50], labels[:50])
-    with refused(clf, ExactnessError, "exact", "grid_bits"):
-        clf.partial_fit(rows, labels, ids=np.arange(100, 4300))
-    with refused(clf, ExactnessError, "exact"):
-        clf.fit(rows, labels)
-    clf.partial_fit(rows[:4000], labels[:4000], ids=np.arange(100, 4100))
-    assert clf.n_core_ == 4050
 
 
 def test_errors_are_also_the_builtin_ones():

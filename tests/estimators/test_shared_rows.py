@@ -129,19 +129,6 @@ def test_a_row_goes_when_any_of_its_people_asks(name):
     assert by_subject.forget(subjects=["r1", "s2"]).core_rows_removed == 0
 
 
-def test_rows_of_the_others_stay_and_are_found():
-    clf = fitted(BOTH)
-    clf.forget(subjects="s0")
-    core = clf.model_.core
-    assert core.tables_agree()
-    assert set(core.of_subject) == {s for of_row in BOTH if "s0" not in of_row for s in of_row}
-    left = [i for i, s in enumerate(BOTH) if "r1" in s and "s0" not in s]
-    assert sorted(core.of_subject["r1"]) == left
-    clf.forget(subjects=sorted(core.of_subject))
-    assert clf.n_core_ == 0
-    assert core.subject_type is None
-
-
 WRONG = {
     "floats": ([[SECRET, 1.0]] * N, InputTypeError),
     "two types": ([["a", 1]] * N, InputTypeError),

@@ -228,27 +228,3 @@ def test_the_number_of_rows_seen_is_not_kept():
     kept = [IDS.index(key) for key in clf.core_ids_]
     fewer = classifier().fit(X[kept], Y[kept], ids=[IDS[i] for i in kept])
     assert pickle.dumps(clf) == pickle.dumps(fewer)
-
-
-@pytest.mark.parametrize("count", [1, 60])
-def test_a_pickle_holds_no_forgotten_row(count):
-    clf = fitted()
-    rows = grid_rows(clf)
-    gone = clf.core_ids_[1 : 1 + count].tolist()
-    before = pickle.dumps(clf)
-    clf.forget(ids=gone)
-    after = pickle.dumps(clf)
-    for key in gone:
-        raw = X[IDS.index(key)]
-        owner = key.replace("row", "owner").encode()
-        assert rows[key].tobytes() in before
-        for trace in (
-            rows[key].tobytes(),
-            rows[key].astype(np.int64).tobytes(),
-            raw.tobytes(),
-            raw.astype("f4").tobytes(),
-        ):
-            assert trace not in after
-        assert before.count(key.encode()) == before.count(owner) == 1
-        assert key.encode() not in after
-        assert owner not in after

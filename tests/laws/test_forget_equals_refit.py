@@ -263,6 +263,7 @@ def test_negative_zero_is_zero_as_a_label():
         assert loaded.state_digest() == clf.state_digest()
         refitted = ErasableClassifier(threshold=0.01).fit(X[1:], [1.0, second, 1.0], ids=[1, 2, 3])
         assert clf.state_digest() == refitted.state_digest()
+        assert not np.signbit(clf.classes_).any()
 
 
 def test_a_label_that_has_no_bytes_is_refused():

@@ -99,7 +99,8 @@ def digest_after(X, y, gone, *, ids=None, clf=None, **sizes):
     return clf.state_digest()
 
 
-NAMES = list("abcde")
+def columns(X):
+    return dict(zip("abcde", X.T, strict=False))
 
 
 def untidy(X):
@@ -126,14 +127,12 @@ CONTAINERS = {
     "csr matrix, float32": lambda X: sparse.csr_matrix(X.astype(np.float32)),
     "lil": sparse.lil_matrix,
     "csr, unsorted with zeros": lambda X: untidy(X),
-    "pandas": lambda X: pd.DataFrame(X, columns=NAMES),
-    "pandas, mixed": lambda X: pd.DataFrame(X, columns=NAMES).astype({"a": np.float32, "c": "Float64"}),
-    "pandas, odd index": lambda X: pd.DataFrame(X, columns=NAMES, index=np.arange(len(X))[::-1] * 3),
-    "polars": lambda X: pl.DataFrame(X, schema=NAMES),
-    "pyarrow": lambda X: pa.table({name: X[:, j] for j, name in enumerate(NAMES)}),
-    "pyarrow, chunked": lambda X: pa.concat_tables(
-        [pa.table({n: part[:, j] for j, n in enumerate(NAMES)}) for part in np.array_split(X, 7)]
-    ),
+    "pandas": lambda X: pd.DataFrame(columns(X)),
+    "pandas, mixed": lambda X: pd.DataFrame(columns(X)).astype({"a": np.float32, "c": "Float64"}),
+    "pandas, odd index": lambda X: pd.DataFrame(columns(X), index=np.arange(len(X))[::-1] * 3),
+    "polars": lambda X: pl.DataFrame(columns(X)),
+    "pyarrow": lambda X: pa.table(columns(X)),
+    "pyarrow, chunked": lambda X: pa.concat_tables([pa.table(columns(part)) for part in np.array_split(X, 7)]),
 }
 
 

@@ -99,12 +99,6 @@ def test_no_rows():
     assert_holds(core, range(0))
 
 
-def test_rows_that_join_come_last():
-    core = fresh(range(3))
-    join(core, range(3, 12))
-    assert_holds(core, range(12))
-
-
 def test_rows_are_copied_and_overwritten_where_they_came_from():
     given = numbers(range(5))
     core = CoreRows(given, *columns(range(5)))
@@ -222,14 +216,6 @@ def test_tables_that_do_not_name_the_rows_are_found(damage, changed):
     assert core.tables_agree()
     DAMAGE[damage](core)
     assert not core.tables_agree()
-
-
-def test_looking_whether_tables_agree_changes_nothing():
-    core = fresh(range(12))
-    leave(core, ["r3"])
-    before = held(core)
-    assert core.tables_agree()
-    assert held(core) == before
 
 
 # -- sparse rows: only what is not zero is held ------------------------------------------------------------------
@@ -404,16 +390,6 @@ def test_any_history_of_names_leaves_what_the_names_alone_would(kind, data):
 def test_names_are_spread_evenly_even_where_numbers_have_common_factors(shift):
     table = table_with({i << shift: None for i in range(4000)})
     assert max(map(len, table._parts)) < 20
-
-
-def test_the_part_that_a_name_leaves_is_another_dictionary():
-    """Deleting from a dictionary would leave an empty slot where the name was."""
-    table = table_with(dict.fromkeys(range(40)))
-    before = list(table._parts)
-    table.drop([7])
-    changed = [(old, new) for old, new in zip(before, table._parts, strict=True) if old is not new]
-    assert len(changed) == 1
-    assert 7 not in changed[0][1]
 
 
 # -- ids of new rows ---------------------------------------------------------------------------------------------

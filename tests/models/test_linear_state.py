@@ -198,18 +198,6 @@ def test_a_safetensors_reader_finds_every_tensor(pair):
     assert float.fromhex(meta["threshold"]) == oracle.threshold
 
 
-def test_the_bytes_hold_no_more_than_the_state():
-    """Same rows, same bytes, however the model came to hold them; and no trace of a row that left."""
-    state, _ = small("str", "str")
-    batch = Batch([(1.0, 1.0), (0.3, -2.0)], [0, 1], ["QQQsecretQQQ", "r"], ["QQQownerQQQ", "s"])
-    clf = batch.learnt_by(Setting(2, threshold=0.0001, intercept=True).classifier())
-    clf.forget(ids=["QQQsecretQQQ"])
-    data = clf._model.snapshot().to_bytes()
-    assert b"QQQ" not in data
-    assert b"time" not in data
-    assert len(state.ids) == 6
-
-
 # -- damage ------------------------------------------------------------------------------------------------------
 
 
@@ -439,12 +427,6 @@ def test_a_sparse_row_outside_of_the_grid_is_found(bits):
     rows.data[rows.indptr[at]] = 2**bits - 1  # by itself on the grid; beside the constant too long
     with pytest.raises(VerificationError, match=f"core row {at + 1} of 6 is not a row of the grid"):
         dataclasses.replace(state, rows=rows).verify()
-
-
-def test_a_newer_version_is_named():
-    data = small()[0].to_bytes()
-    with pytest.raises(StateFormatError, match="version 2"):
-        State.from_bytes(altered(data, lambda header, meta: meta.update(version=2)))
 
 
 @pytest.mark.parametrize("classes", [["1", "0"], ["1", "1"], []])

@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from erasable.classes import KernelBall, LinearBall
+from erasable.classes import LinearBall
 from erasable.core.grid import Grid
 from erasable.core.kernels import Kernel, Points
-from erasable.coresets import SinglePass, Staged
+from erasable.coresets import SinglePass
 from erasable.errors import (
     ChangedMeanwhileError,
-    ConfigurationError,
     InputError,
     NoRowsError,
     StaleReportError,
@@ -407,29 +406,7 @@ def test_kernel_weights_and_points_that_are_not_what_the_rows_give_are_found():
             dataclasses.replace(state, **changes).verify()
 
 
-def test_a_kernel_function_is_given_again():
-    points = Points(D, 8, None)
-
-    def product(A: Any, B: Any) -> Any:
-        return np.exp(-((A[:, None, :] - B[None, :, :]) ** 2).sum(axis=2))
-
-    custom = Kernel("custom", 1.0, 1.5, 3, 1.0, product)
-    model = Model(Configuration(KernelDisagreement(points, custom, 2**27, 0.3), KernelRidge()))
-    model.learn(X, LABELS)
-    data = model.snapshot().to_bytes()
-    with pytest.raises(StateFormatError, match="kernel function of the caller's"):
-        State.from_bytes(data)
-    assert Model.restore(State.from_bytes(data, product)).verify().core_rows == len(model.core)
-
-
 # -- function classes --------------------------------------------------------------------------------------------
-
-
-def test_bytes_of_another_function_class_are_refused():
-    data = learnt("general").snapshot().to_bytes()
-    for function_class in (LinearBall(2.0), LinearBall(grid_bits=12), LinearBall(fit_intercept=True)):
-        with pytest.raises(StateFormatError):
-            State.from_bytes(data, general(function_class=function_class).configuration)
 
 
 def test_other_damage_is_found():
@@ -449,28 +426,6 @@ def test_other_damage_is_found():
     fixed = learnt("general", classes=("ape", "bee", "cow")).snapshot()
     with pytest.raises(VerificationError, match="fixed classes"):
         dataclasses.replace(fixed, labels=("dog", *fixed.labels[1:])).verify()
-
-
-def test_the_staged_sampler_learns_once():
-    function_class = LinearBall()
-    model = Model(Configuration(FunctionClassSelection(function_class, Staged(function_class), D), FunctionClassFit()))
-    model.learn(X, LABELS)
-    before = model.snapshot()
-    with pytest.raises(ConfigurationError, match="all rows at once"):
-        model.learn(X, LABELS, range(1000, 1000 + N))
-    assert model.snapshot() == before
-
-
-def test_rows_that_predictors_hold_on_to_are_overwritten_when_rows_leave():
-    function_class = KernelBall()
-    model = general(function_class=function_class)
-    model.learn(X, LABELS, IDS)
-    model.predict(X)
-    handed_out = model.cache["predictors"][0]
-    assert handed_out.any()
-    model.forget(ids=model.core.ids()[:1])
-    assert not handed_out.any()
-    assert "predictors" not in model.cache
 
 
 def test_rows_of_a_state_are_not_those_of_the_model():

@@ -18,7 +18,6 @@ from erasable.core import names as hashing
 from erasable.errors import ConfigurationError, ErasableError, InputError, SortedRowsWarning
 from erasable.features import HashedText, RandomFourierFeatures
 from erasable.models import passes, row_source
-from erasable.tables import Table
 from tests.strategies import Batch, assert_identical, problems, splits
 
 
@@ -209,12 +208,6 @@ def test_a_new_model_holds_few_rows_until_it_can_screen(monkeypatch):
 
 
 # -- rows that can be read but once --------------------------------------------------------------------------------
-
-
-def test_an_iterator_is_enough_where_all_rows_fit():
-    clf = ErasableClassifier(threshold=0.1)
-    clf.learn_blocks(iter(in_blocks(X, "many")))
-    assert clf.state_digest() == ErasableClassifier(threshold=0.1).fit(X, Y, ids=IDS, subjects=OWNERS).state_digest()
 
 
 def test_an_iterator_that_does_not_fit_is_refused_and_says_what_to_do():
@@ -418,10 +411,3 @@ def test_long_runs_are_seen_across_blocks():
         clf.learn_blocks(in_blocks(X, "many", order))
     clone(clf).learn_blocks(in_blocks(X, "many"))
     clone(clf).set_params(order="hashed").learn_blocks(in_blocks(X, "many", order))
-
-
-def test_tables_are_blocks():
-    tables = [Table(X[:100], Y[:100], ids=IDS[:100]), Table(sparse.csr_array(X[100:]), Y[100:], ids=IDS[100:])]
-    clf = ErasableClassifier(threshold=0.1)
-    clf.learn_blocks(tables)
-    assert clf.state_digest() == ErasableClassifier(threshold=0.1).fit(X, Y, ids=IDS).state_digest()

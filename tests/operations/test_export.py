@@ -340,11 +340,6 @@ def test_what_may_not_be_read_is_not_replaced(tmp_path, monkeypatch):
         export(model(), tmp_path / "m.onnx")
 
 
-def test_the_form_can_be_named(tmp_path):
-    export(model(), tmp_path / "m.bin", form="safetensors")
-    assert set(load_file(tmp_path / "m.bin")) == {"coef", "intercept"}
-
-
 def test_a_file_that_cannot_be_written_is_told(tmp_path):
     with pytest.raises(StoreError):
         export(model(), tmp_path / "no" / "m.safetensors")

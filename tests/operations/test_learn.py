@@ -76,15 +76,6 @@ def test_every_row_is_decided_once(n, threshold):
         assert report.decisions.screened > n // 2
 
 
-def test_ties_with_the_threshold_are_decided_exactly():
-    """A row of length 1/2 has leverage exactly 1/4 against the empty core: a tie is not above, nor are its equals."""
-    clf = ErasableClassifier(threshold=0.25, capacity=1.0, scaling=None, fit_intercept=False, grid_bits=10)
-    report = learn(clf, np.full((3, 1), 0.5), [0, 1, 0])
-    assert report.core_rows_added == 0
-    assert report.decisions.exact + report.decisions.enclosed == 1
-    assert decided(report) == 3
-
-
 def test_progress_rises_to_all_rows():
     rows, labels = make_rows(5000, 4)
     calls = []
@@ -252,20 +243,3 @@ def test_a_pipe_is_learnt_in_hashed_order_where_it_fits_and_refused_where_not(tm
     done = learn_table(refused, io.BytesIO(path.read_bytes()), columns, parameters=given, options=small)
     assert load(refused).order == "given"
     assert "long runs" in done.hints[0]
-
-
-def test_learning_more_of_a_file_in_another_order_is_one_more_call(tmp_path):
-    rows, labels, ids, owners = sorted_rows()
-    digests = set()
-    for k, index in enumerate([np.arange(100, ROWS), np.random.default_rng(1).permutation(np.arange(100, ROWS))]):
-        folder = tmp_path / str(k)
-        folder.mkdir()
-        clf = ErasableClassifier(threshold=0.1, feature_names=["f0", "f1", "f2", "f3"])
-        clf.fit(rows[:100], labels[:100], ids=ids[:100], subjects=owners[:100])
-        clf.save(folder / "m")
-        path, columns = written(folder, "parquet", index)
-        learn_table(folder / "m", path, columns, options=LearnOptions(budget_bytes=4_000))
-        digests.add(load(folder / "m").state_digest())
-        clf.partial_fit(rows[100:], labels[100:], ids=ids[100:], subjects=owners[100:])
-        digests.add(clf.state_digest())
-    assert len(digests) == 1

@@ -93,21 +93,17 @@ def test_a_target_has_moments_and_no_shares():
     assert not schema.class_shares
 
 
-def test_the_commands_draft_learn_and_forget_as_if_never_learnt(tmp_path, monkeypatch, capsys):
+def test_the_commands_draft_learn_and_forget_as_if_never_learnt(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    found = table()
+    found, cells = table(), columns()
     assert run(["schema", write(found, "raw.csv"), *OPTIONS, "--k", "5", "-o", "schema.toml"]) == 0
-    with open("schema.toml", encoding="utf-8") as file:
-        assert "They are public" in file.read()
     learn = ["--schema", "schema.toml", "--selection", "independent", "--rate", "0.5", "--balance", "1", "-o"]
     assert run(["learn", "raw.csv", *learn, "m.erasable"]) == 0
-    model = load("m.erasable")
     schema = Schema.load("schema.toml")
     same = ErasableClassifier(feature_map=schema, selection="independent", rate=0.5, balance=1.0)
-    cells = columns()
     same.fit(found, cells["outcome"], ids=cells["row_id"], subjects=cells["person"])
-    assert model.state_digest() == same.state_digest()
-    gone = sorted(set(model.model_.core.subjects()))[::4]
+    assert load("m.erasable").state_digest() == same.state_digest()
+    gone = sorted(set(same.model_.core.subjects()))[::4]
     assert run(["forget", "m.erasable", *(w for name in gone for w in ("--subject", str(name)))]) == 0
     rest = found.filter([person not in gone for person in cells["person"]])
     assert run(["learn", write(rest, "rest.csv"), *learn, "rest.erasable"]) == 0

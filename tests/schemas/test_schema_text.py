@@ -154,8 +154,9 @@ def test_a_schema_that_cannot_be_written_leaves_the_one_before(tmp_path, monkeyp
     file = tmp_path / "schema.toml"
     file.write_text("before")
     monkeypatch.setattr("erasable.store._disk.os.fsync", mock.Mock(side_effect=OSError(28, "No space left on device")))
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(OSError, match="No space") as told:  # a disk that is full does not say for which file
         FULL.save(file)
+    assert told.value.filename == str(file)
     assert {p.name: p.read_text() for p in tmp_path.iterdir()} == {"schema.toml": "before"}
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import random
-import sqlite3
 import uuid
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
@@ -23,7 +22,7 @@ from erasable.errors import (
     StoreError,
     UnknownRequestError,
 )
-from erasable.service.index import Counts, Index, Query
+from erasable.service.index import Counts, Query
 from erasable.service.ledger import Ledger
 from erasable.service.purges import check_tombstone
 from erasable.service.requests import MOST_IDENTITIES, Case, Filing, Identity, State
@@ -413,15 +412,6 @@ def test_the_trail_is_durable_chained_and_filtered(book):
     past.write_bytes(past.read_bytes().replace(b'"by":"auditor"', b'"by":"another"'))
     with pytest.raises((StoreError, InputError)):
         book.open()
-
-
-def test_the_tables_keep_their_constraints():
-    index = Index()
-    with pytest.raises(sqlite3.IntegrityError):
-        index._ask("INSERT INTO entries VALUES (1, 'a', 'b', 'completed', 1, 2, 3, '', NULL, NULL, NULL)")
-    index._ask("INSERT INTO entries VALUES (1, 'a', 'b', 'pending', 1, NULL, 3, '', NULL, NULL, NULL)")
-    with pytest.raises(sqlite3.IntegrityError):
-        index._ask("INSERT INTO entries VALUES (2, 'a', 'b', 'pending', 1, NULL, 3, '', NULL, NULL, NULL)")
 
 
 def test_a_disk_without_room_for_the_index_stops_nothing(monkeypatch):

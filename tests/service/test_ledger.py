@@ -70,7 +70,9 @@ def test_threads_that_come_together_share_an_fsync_and_each_gets_its_own_answer(
 def test_the_same_id_at_the_same_time_is_one_request(ledger):
     name = str(uuid.uuid4())
     bodies = [b"one", b"one", b"two", b"one", b"two"]
-    found = together([lambda body=body: ledger.accept(name, "erasure", ANN, body) for body in bodies])
+    spelt = [name, name.upper(), name, name.upper(), name]  # ids are the same in any case
+    filed = zip(spelt, bodies, strict=True)
+    found = together([lambda key=key, body=body: ledger.accept(key, "erasure", ANN, body) for key, body in filed])
     accepted = {body for body, entry in zip(bodies, found, strict=True) if not isinstance(entry, Exception)}
     assert len(accepted) == 1
     for body, entry in zip(bodies, found, strict=True):

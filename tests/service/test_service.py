@@ -147,31 +147,6 @@ def test_requests_of_one_tick_share_a_rewrite_and_unknown_people_cause_one(servi
     assert facts == [os.stat(path).st_mtime_ns for path in models.values()]  # nothing was asked
 
 
-def test_the_same_body_gets_the_same_answer_and_another_body_none(service, clock):
-    name, who = str(uuid.uuid4()), [service.identity("email", "raw", "person-1")]
-    first = service.accept(name, "erasure", who, b"body")
-    clock.pass_by(60)
-    assert service.accept(name.upper(), "erasure", who, b"body") == first
-    with pytest.raises(ConflictError, match="another body"):
-        service.accept(name, "erasure", who, b"body ")
-    service.worker.commit()
-    assert service.accept(name, "erasure", who, b"body").received == first.received
-    assert len(service.ledger.entries()) == 1
-
-
-def test_only_what_is_pending_can_be_cancelled(service, models, tmp_path):
-    name, other = asked(service, "person-1"), asked(service, "person-2")
-    assert service.ledger.cancel(name).state == service.ledger.cancel(name).state == "cancelled"
-    service.worker.commit()
-    with pytest.raises(ConflictError, match="completed"):
-        service.ledger.cancel(other)
-    with pytest.raises(UnknownRequestError):
-        service.ledger.cancel(str(uuid.uuid4()))
-    assert all("person-1" in people(path) and "person-2" not in people(path) for path in models.values())
-    assert b"person" not in bytes_below(tmp_path / "ledger")
-    assert service.receipts(name) is None
-
-
 def test_a_full_queue_says_when_to_come_again(opened):
     service = opened(settings=Settings(identity_types=TYPES, queue=2, tick=0.5))
     asked(service), asked(service)

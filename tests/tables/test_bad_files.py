@@ -367,12 +367,6 @@ def test_bad_svmlight_is_refused(tmp_path, case):
         load_table(tmp_path / "bad.svmlight")
 
 
-def test_a_query_id_is_needed_in_every_row(tmp_path):
-    (tmp_path / "q.txt").write_text("1 qid:3 1:1\n0 1:1\n")
-    with refused(InputError, "1 of 2 rows"):
-        load_table(tmp_path / "q.txt", subject="qid")
-
-
 def good_files(folder):
     np.savez(folder / "d.npz", X=X, y=Y, ids=IDS)
     sp.save_npz(folder / "s.npz", sp.csr_array(X))

@@ -243,24 +243,6 @@ def test_stored_bytes_count_rows_labels_tilts_and_weights():
 # -- contracts -------------------------------------------------------------------------------------------------------
 
 
-def test_guarantee_says_what_is_assumed():
-    found = CertifiedRemovalClassifier(epsilon=0.5, delta=1e-6).guarantee
-    assert (found.epsilon, found.delta) == (0.5, 1e-6)
-    assert "certified removal" in found.definition
-    assert found.of == "model"
-    assert any("does not depend on the tilt" in a for a in found.assumptions)
-
-
-def test_parameters_set_after_fit_do_not_change_a_fitted_model():
-    X, y = problem(8, 40, 3)
-    a, b = (CertifiedRemovalClassifier(0.05, random_state=0).fit(X, y) for _ in range(2))
-    b.set_params(alpha=5.0, epsilon=9.0, sigma=100.0, random_state=8)
-    for i in range(5, 15):
-        assert a.forget(ids=[i]) == b.forget(ids=[i])
-    np.testing.assert_array_equal(a.coef_, b.coef_)
-    assert b.guarantee == a.guarantee
-
-
 def test_rows_outside_the_ball_are_refused():
     X, y = problem(10, 20, 3)
     with pytest.raises(InputError, match=r"of 20 rows have a norm above scaling=0.001"):

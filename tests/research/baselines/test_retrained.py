@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 import pytest
 from hypothesis import event, given
@@ -14,7 +12,7 @@ from erasable import ErasableClassifier, verify
 from erasable.errors import ConfigurationError, NoRowsError
 from erasable.research.baselines import RetrainedRidge
 from tests.estimators.cases import make_classes, make_rows
-from tests.strategies import assert_identical, problems
+from tests.strategies import problems
 
 X, Y = make_rows()
 THREE = np.array(["a", "b", "c"])[make_classes(3)]
@@ -54,19 +52,6 @@ def test_forgetting_equals_refitting_all_remaining_rows(problem, data):
                 np.array(left.X), left.y, ids=left.ids, subjects=left.subjects, allow_no_subject=True
             )
             assert again.state_digest() == model.state_digest() == verify(model).digest
-
-
-@given(problems(order_keys=[0]), st.data())
-def test_forgetting_equals_the_oracles_refit(problem, data):
-    setting, batch = problem
-    model = batch.learnt_by(ridge(setting))
-    oracle = batch.learnt_by(dataclasses.replace(setting, threshold=0.0).oracle())
-    assert_identical(model, oracle)
-    for _ in range(data.draw(st.integers(1, 2))):
-        request = data.draw(subsets(batch))
-        model.forget(ids=request)
-        oracle.forget(ids=request)
-        assert_identical(model, oracle)
 
 
 @given(problems(order_keys=[0]), st.data())
@@ -137,17 +122,6 @@ def test_partial_fit_needs_neither_horizon_nor_threshold():
     whole = RetrainedRidge(classes=["a", "b", "c"]).fit(X, THREE)
     assert (model.coef_ == whole.coef_).all()
     assert set(model.core_ids_.tolist()) == set(whole.core_ids_.tolist())
-
-
-# -- verify --------------------------------------------------------------------------------------------------------
-
-
-def test_it_passes_the_check_after_forgetting():
-    model = RetrainedRidge().fit(X, THREE)
-    model.forget(ids=range(100))
-    report = verify(model)
-    assert report.core_rows == 140
-    assert report.digest == model.state_digest()
 
 
 # -- parameters and copies -----------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.tree import DecisionTreeClassifier
 
-from erasable.errors import ErasableError, NoRowsError
+from erasable.errors import NoRowsError
 from erasable.estimators.learners import Constant
 from erasable.research.baselines import SISAClassifier
 from tests.research.baselines.cases import Diary, facts, holds
@@ -118,33 +118,6 @@ def test_forgetting_equals_refitting_slice_by_slice(history):
 @given(histories(["tree", "logistic"]))
 def test_forgetting_equals_refitting_whole_shards(history):
     check_history(history)
-
-
-@pytest.mark.parametrize("base", BASES)
-@pytest.mark.parametrize(
-    ("container", "dtype", "kind"),
-    [
-        (np.array, np.float32, "int"),
-        (np.array, np.float64, "str"),
-        (np.asfortranarray, np.float64, "bytes"),
-        (sp.csr_array, np.float32, "bytes"),
-        (sp.csr_matrix, np.float64, "int"),
-    ],
-)
-def test_forgetting_equals_refitting(base, container, dtype, kind):
-    if base == "naive Bayes" and container in (sp.csr_array, sp.csr_matrix):
-        container = np.array  # it takes no sparse rows
-    X, y = make_rows()
-    X, ids = container(X.astype(dtype)), [IDS[kind](i) for i in range(60)]
-    model = SISAClassifier(n_shards=3, n_slices=3, **BASES[base]).fit(X, y, ids=ids)
-    for gone in ([4], [5, 6, 7], [59, 0, 30, 31, 32]):
-        model.forget(ids=[ids[i] for i in gone])
-    left = without([4, 5, 6, 7, 59, 0, 30, 31, 32], 60)
-    again = of(model, X[left], y[left], [ids[i] for i in left])
-    assert taken_apart(model) == taken_apart(again)
-    probe = container(make_rows(200, seed=9)[0].astype(dtype))
-    assert facts(model.predict(probe)) == facts(again.predict(probe))
-    assert facts(model.predict_proba(probe)) == facts(again.predict_proba(probe))
 
 
 @pytest.mark.parametrize("base", BASES)
@@ -425,33 +398,6 @@ def test_what_the_caller_does_to_the_rows_later_does_not_reach_the_model():
 
 
 # -- parameters ----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"estimator": GaussianNB()},
-        {"estimator": "junk"},
-        {"replay": True},
-        {"random_state": 5},
-        {"n_shards": 7},
-        {"n_slices": 1},
-    ],
-    ids=str,
-)
-def test_parameters_set_after_fit_wait_for_the_next_fit(change):
-    """Or are refused: half a model of one kind and half of another is the model of nothing."""
-    X, y = make_rows(60)
-    model = SISAClassifier(n_shards=2, n_slices=2).fit(X, y)
-    before, right = taken_apart(model), taken_apart(of(model, X[3:], y[3:], range(3, 60)))
-    model.set_params(**change)
-    try:
-        model.forget(ids=[0, 1, 2])
-    except ErasableError:
-        assert taken_apart(model) == before
-        model.predict(X)
-    else:
-        assert taken_apart(model) == right
 
 
 def test_changing_the_given_estimator_after_fit_changes_nothing():

@@ -314,13 +314,6 @@ def test_a_model_whose_rows_are_all_gone_counts_as_always_wrong(path, tmp_path):
     assert "cannot predict" in in_detail(results).notes[0]
 
 
-def test_an_unknown_dataset_names_the_known_ones(tmp_path):
-    with pytest.raises(
-        ConfigurationError, match=r"no dataset or file 'margins'.*margin, margin-uniform, purchase, purchase-like"
-    ):
-        reproduce(small("margins"), tmp_path / "out")
-
-
 def test_purchase_without_its_files_says_what_to_get(tmp_path):
     with pytest.raises(ConfigurationError, match=r"--data FOLDER with data1.npz and data2.npz"):
         reproduce(small("purchase"), tmp_path / "out")

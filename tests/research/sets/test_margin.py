@@ -107,16 +107,13 @@ def test_many_blocks_are_like_one(monkeypatch):
     [
         ({"n_samples": 0}, "n_samples"),
         ({"n_samples": 2.0}, "n_samples"),
-        ({"n_samples": True}, "n_samples"),
         ({"n_features": 0}, "n_features"),
         ({"margin": 1}, "below 1"),
         ({"margin": 1.5}, "1.5"),
         ({"margin": -0.1}, "at least 0"),
         ({"margin": np.nextafter(1, 0)}, "rounding"),
-        ({"margin": float("nan")}, "margin"),
         ({"margin": "0.1"}, "margin"),
         ({"heights": "normal"}, "heights must be 'sphere' or 'uniform'; got 'normal'"),
-        ({"random_state": None}, "random_state"),
         ({"random_state": -1}, "random_state"),
     ],
 )

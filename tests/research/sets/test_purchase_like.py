@@ -47,12 +47,6 @@ def test_both_classes_are_large_enough_to_delete_80_000_rows_of_one(seed):
     assert 0.4 < (y == -1).mean() < 0.6
 
 
-def test_the_default_size_splits_as_purchase_does():
-    defaults = make_purchase_like.__kwdefaults__, make_purchase_like.__defaults__
-    assert defaults[1] == (311_519, 600)
-    assert 311_519 - int(np.ceil(0.2 * 311_519)) == 249_215
-
-
 def test_labels_are_the_nearer_of_two_population_means():
     """The means of the generator are those of a large sample, and the label is the nearer one."""
     rule = shop(20)

@@ -215,15 +215,6 @@ def test_the_evidence_of_a_model_comes_from_the_overview(site, visitor):
     assert visitor.get("/evidence/credit").status_code == 403
 
 
-def test_a_form_of_another_site_does_nothing(site, visitor):
-    visitor.enter(site.tokens["all"])
-    before = site.service.ledger.counts().total
-    for form in ({}, {"form": "guessed"}):
-        answer = visitor.post("/requests", data={"type": "email", "format": "raw", "value": PEOPLE[0], **form})
-        assert answer.status_code == 403
-    assert site.service.ledger.counts().total == before
-
-
 @pytest.mark.parametrize("scope", ["predict", "learn", "purge"])
 def test_a_token_without_pages_is_told_what_it_may_do(site, visitor, scope):
     """It was sent from the overview to an error, and from there to the overview."""
@@ -332,12 +323,6 @@ def test_looking_up_is_for_auditors(site, send):
     person = max(owners, key=owners.count)
     assert f"credit: {owners.count(person)} rows" in send(person, step="look up").text
     assert "credit: nothing" in send(person.upper(), step="look up").text
-
-
-def test_looking_up_shows_nothing_to_others(send):
-    page = send(PEOPLE[31], who="erase", step="look up").text
-    assert "Stored now" not in page
-    assert "Look up first" not in page
 
 
 def test_a_revoked_token_is_signed_out(site, visitor):

@@ -198,14 +198,6 @@ def test_an_upload_that_is_cut_off_is_no_error_of_the_service(site, caplog):
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
-def test_the_same_id_with_other_bodies_at_once_is_one_request(site):
-    bodies = [erasure(subject_request_id="0b0e7d54-7a4c-4b5e-8a54-0f6f3f8d2a11", note=i) for i in range(8)]
-    with concurrent.futures.ThreadPoolExecutor(8) as pool, httpx.Client(base_url=site.base, timeout=PATIENCE) as http:
-        headers = {"Authorization": f"Bearer {site.tokens['erase']}"}
-        found = list(pool.map(lambda body: http.post("/v2/requests", json=body, headers=headers).status_code, bodies))
-    assert sorted(found) == [201] + [409] * 7
-
-
 @pytest.fixture
 def signed_in(site):
     """A client with a cookie, and the secret of its forms."""
@@ -217,8 +209,10 @@ def signed_in(site):
 
 
 def test_forms_are_those_of_this_site_and_of_this_session(site, signed_in):
-    sent = {"type": "email", "format": "raw", "value": PEOPLE[0], "form": signed_in.form}
+    sent = {"type": "email", "format": "raw", "value": PEOPLE[0], "step": "file", "form": signed_in.form}
+    before = site.service.ledger.counts().total
     for change, headers in (
+        ({"form": "guessed"}, {}),
         ({"form": "é"}, {}),
         ({"form": ""}, {}),
         ({}, {"Sec-Fetch-Site": "cross-site"}),
@@ -228,6 +222,8 @@ def test_forms_are_those_of_this_site_and_of_this_session(site, signed_in):
         ({}, {"Origin": "https://erasable.example.evil.example", "Sec-Fetch-Site": "same-origin"}),
     ):
         assert signed_in.post("/requests", data=sent | change, headers=headers).status_code == 403
+    assert signed_in.post("/requests", data={k: v for k, v in sent.items() if k != "form"}).status_code == 403
+    assert site.service.ledger.counts().total == before
     fixed = {"Cookie": "erasable_session=chosen-by-somebody-else"}
     token = {"token": site.tokens["all"]}
     for headers in ({"Sec-Fetch-Site": "cross-site"}, {"Origin": "https://evil.example"}, {"Origin": "null"}):

@@ -91,10 +91,6 @@ def test_what_is_not_there_is_said(http):
     assert http.get("/v2/models/nobody").json().keys() == {"error"}
 
 
-def test_too_many_rows_are_refused(http):
-    assert infer(http, "credit", [tensor(np.zeros((1001, 4)))]).status_code == 413
-
-
 def test_mlflow_clients_send_any_of_their_forms(site, http):
     clf = load(site.configuration.model_files()["named"])
     expected, rows = clf._model.predict(X[:3]).tolist(), X[:3].tolist()
