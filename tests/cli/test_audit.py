@@ -68,7 +68,7 @@ def test_a_file_of_independent_selection_is_audited_without_the_balance_of_its_l
     assert "all surviving rows" in found["guarantee"]
 
 
-def test_a_model_file_is_audited_with_its_own_parameters(capsys, table, tmp_path):
+def test_a_model_file_is_audited_with_its_own_parameters(capsys, table):
     X, y = make_pool()
     ErasableClassifier(threshold=np.inf, sample_rate=0.5, class_weight={-1: 2.0}, loss="squared").fit(
         X, y, ids=range(240)

@@ -58,7 +58,7 @@ def test_a_receipt_that_cannot_be_written_after_all_is_not_lost(folder, capsys):
     check_state(check_receipt(receipt + "\n", read_public_key("signer.pub.pem")), load("m.erasable").state_digest())
 
 
-def test_no_room_for_a_receipt_is_found_before_anything_is_forgotten(folder, capsys):
+def test_no_room_for_a_receipt_is_found_before_anything_is_forgotten(folder):
     key, before = load("m.erasable").core_ids_[0], (folder / "m.erasable").read_bytes()
     with mock.patch("erasable.store._disk.os.fsync", side_effect=OSError(errno.ENOSPC, "No space left on device")):
         assert run(["forget", "m.erasable", "--id", key, *SIGN]) == 5
@@ -114,7 +114,7 @@ def test_what_is_no_receipt_is_not_overwritten(there, folder, capsys):
     assert isinstance(there, str) or path.read_bytes() == there
 
 
-def test_room_that_killed_commands_left_is_removed_by_the_next(folder, capsys):
+def test_room_that_killed_commands_left_is_removed_by_the_next(folder):
     rooms, others = (
         [".a.json.new", ".r.json.new"],
         {".b.json.new": b"{}", ".c.new": b"\xff" * 8192, "d.new": b" " * 8192},
@@ -133,7 +133,7 @@ def test_room_that_killed_commands_left_is_removed_by_the_next(folder, capsys):
     assert all((folder / name).read_bytes() == content for name, content in others.items())
 
 
-def test_no_receipt_for_a_state_that_does_not_verify(folder, capsys):
+def test_no_receipt_for_a_state_that_does_not_verify(folder):
     """Somebody altered a sum and made the checksum fit."""
     clf = load("m.erasable")
     clf._model.sums.H[0, 0] += 1
@@ -186,7 +186,7 @@ def test_a_column_of_a_list_of_names_can_be_named(folder, capsys):
     assert load("m.erasable").core_ids_.tolist() == core[2:]
 
 
-def test_a_passphrase_can_be_typed_in(folder, capsys, monkeypatch):
+def test_a_passphrase_can_be_typed_in(folder, monkeypatch):
     (folder / "word.txt").touch(0o600)
     (folder / "word.txt").write_text("open sesame\n")
     assert run(["keys", "new", "-o", "locked", "--passphrase-file", "word.txt"]) == 0

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("folder")
 
 
 @pytest.mark.parametrize("key", ["str", "int", "bytes"])
-def test_forgetting_gives_the_file_of_the_survivors(key, folder, capsys):
+def test_forgetting_gives_the_file_of_the_survivors(key, folder):
     names = {
         "str": [f"row {i}" for i in range(N)],
         "int": [i - 30 for i in range(N)],
@@ -40,7 +40,7 @@ def test_forgetting_gives_the_file_of_the_survivors(key, folder, capsys):
     assert not set(leaving) & set(core_ids())
 
 
-def test_by_subject_and_by_lists(folder, capsys, monkeypatch):
+def test_by_subject_and_by_lists(folder, monkeypatch):
     learnt()
     model = load(MODEL)
     ids = core_ids()

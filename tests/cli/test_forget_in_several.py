@@ -114,7 +114,7 @@ def test_a_file_that_fails_keeps_none_of_the_others_from_it(folder, capsys):
     assert "kept from an interrupted run" in printed(capsys, [*FORGET, *SIGN, "--request-id", "case-8"]).out
 
 
-def test_killed_at_every_step_and_repeated_it_is_done_in_all_of_them(folder, tmp_path, capsys):
+def test_killed_at_every_step_and_repeated_it_is_done_in_all_of_them(folder, tmp_path):
     (folder / "models" / "fraud.erasable").unlink()
     command, start = [*FORGET, *SIGN, "--request-id", "case-9"], tmp_path / "start"
     shutil.copytree("models", start)

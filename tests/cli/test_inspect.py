@@ -93,7 +93,7 @@ def test_inspect_as_json(folder, capsys):
         no(["inspect", "nowhere.erasable"], 5)
 
 
-def test_looking_makes_no_files(folder, capsys):
+def test_looking_makes_no_files(folder):
     learnt(out="other.erasable")
     os.unlink(".other.erasable.lock")
     before = sorted(os.listdir())

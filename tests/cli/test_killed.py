@@ -125,7 +125,7 @@ LEFT = ("m.erasable", ".m.erasable.lock", "r.json")
         ("first learn", SHARDS, True),
     ],
 )
-def test_dead_at_every_change_of_the_disk(change, largest, torn, tmp_path, monkeypatch, capsys):
+def test_dead_at_every_change_of_the_disk(change, largest, torn, tmp_path, monkeypatch):
     """In this process, at the calls that change the disk; with models in one file and in several."""
     monkeypatch.setattr(shards, "LARGEST_FILE", largest)
     monkeypatch.setattr(shards, "LARGEST_SHARD", 15 * 2 * (D + 1))  # three parts or so
@@ -167,7 +167,7 @@ def warm():
 
 @pytest.mark.skipif(strace_trouble() is not None, reason=str(strace_trouble()))
 @pytest.mark.parametrize("change", ["forget", "receipt", "learn", "first learn"])
-def test_killed_at_every_system_call_that_writes(change, warm, tmp_path, capsys):
+def test_killed_at_every_system_call_that_writes(change, warm, tmp_path):
     """A process of its own, by SIGKILL as it enters the n-th call of each kind that changes files or their names."""
     model = Model(tmp_path, change)
     model.prepare()

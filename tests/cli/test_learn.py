@@ -103,7 +103,7 @@ def test_standard_input_gives_the_file_of_the_same_table(form, monkeypatch, fold
     assert content() == content("right.erasable")
 
 
-def test_svmlight_rows_whose_last_columns_are_zero_are_learnt_and_predicted(folder, capsys):
+def test_svmlight_rows_whose_last_columns_are_zero_are_learnt_and_predicted(folder):
     X, y = rows(N), np.arange(N) % 2
     dump_svmlight_file(X, y, "a.svmlight")
     assert run(["learn", "a.svmlight", "-o", MODEL, "--threshold", "0.1"]) == 0
@@ -290,7 +290,7 @@ def test_a_kernel_model(capsys, folder):
     assert "0.5" in text
 
 
-def test_the_memory_of_learning_does_not_grow_with_the_table(capsys, folder, monkeypatch):
+def test_the_memory_of_learning_does_not_grow_with_the_table(folder, monkeypatch):
     """Peaks of what NumPy and Python allocate, with few core rows and small row groups."""
     rng = np.random.default_rng(0)
 

@@ -71,7 +71,7 @@ def test_predict_as_json(folder, capsys):
     assert "-o FILE" in said(capsys)["error"]["message"]
 
 
-def test_predicting_from_a_pipe_and_from_arrays(folder, capsys, monkeypatch):
+def test_predicting_from_a_pipe_and_from_arrays(folder, monkeypatch):
     learnt()
     piped = content(put(table(), "data.csv"))
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(piped)))

@@ -24,7 +24,7 @@ def european(name, low=0, high=N):
     return name
 
 
-def test_every_way_to_hold_a_table_gives_the_same_file(capsys, folder):
+def test_every_way_to_hold_a_table_gives_the_same_file(folder):
     """Compressed, cut into several files in any order, in another dialect: rows are decided by the hashes of ids."""
     put(table(), "all.csv")
     assert run(["learn", "all.csv", *LEARN, *KNOBS]) == 0

@@ -154,7 +154,7 @@ def test_a_model_is_compared_and_verified(command, signed, models):
     assert "17 core rows learnt again give the same state" in result.stdout
 
 
-def test_json_is_all_that_is_printed_on_request(command, signed, models, tmp_path):
+def test_json_is_all_that_is_printed_on_request(command, signed, models):
     models["model.erasable"] = AFTER
     said = json.loads(command(*VERIFY, "--state", "model.erasable", "--json").stdout)
     assert said["checked"] == {

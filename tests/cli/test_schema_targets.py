@@ -99,7 +99,7 @@ def test_a_plan_takes_target_and_range_from_the_schema(raw, capsys):
         refuse([*command, "--target-range", "0:5"], 2, "declares already: leave it out")
 
 
-def test_several_targets_have_their_own_ranges(folder, capsys):
+def test_several_targets_have_their_own_ranges(folder):
     write(homes(rent=[p / 100 for p in prices()]), "raw.csv")
     assert run(["schema", "raw.csv", *DRAFT, "--target", "rent", "-o", "schema.toml"]) == 0
     first, second = Schema.load("schema.toml").target_range

@@ -139,7 +139,7 @@ def test_learn_reports_the_bytes_of_all_files(folder, capsys, monkeypatch):
     assert told["bytes"] == looked["bytes"] > 2 * len(content())
 
 
-def test_whether_a_file_can_be_read_is_not_asked_beforehand(folder, capsys, monkeypatch):
+def test_whether_a_file_can_be_read_is_not_asked_beforehand(folder, monkeypatch):
     """The answer would be a wrong usage; trying to read gives exit code 5."""
     learnt(0, 30)
     put(table(30, N), "data.csv")

@@ -130,7 +130,7 @@ def test_predictions_are_those_for_the_array(device):
         assert np.array_equal(clf.predict(rows), clf.predict(as_array(rows)))
 
 
-def test_regressions_and_kernels_take_tensors(monkeypatch):
+def test_regressions_and_kernels_take_tensors():
     rows, targets = torch.tensor(X), X[:, 1].astype(float)
     regressor = ErasableRegressor((-10, 10), threshold=0.05)
     plain = clone(regressor).fit(X, targets)

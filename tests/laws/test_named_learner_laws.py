@@ -296,7 +296,7 @@ def test_a_hostile_file_is_refused(changes, tmp_path):
         load(path)
 
 
-def test_changed_rows_do_not_verify(tmp_path):
+def test_changed_rows_do_not_verify():
     meta, tensors = parse(STATE)
     for j, bad in ((0, np.nan), (1, np.inf), (2, -0.0)):
         rows = tensors["rows"].copy()

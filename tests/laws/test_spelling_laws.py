@@ -303,7 +303,7 @@ def write(tmp_path, rows):
     return tmp_path / "rows.csv"
 
 
-def test_ids_that_become_one_are_refused_and_nothing_changes(tmp_path):
+def test_ids_that_become_one_are_refused_and_nothing_changes():
     rows = frame()
     rows.loc[3, "row"] = "ROW-0"
     with pytest.raises(InputError, match="distinct"):

@@ -92,7 +92,7 @@ def test_the_command_writes_what_learn_reads_and_forgetting_is_learning_the_rest
     assert Path("m.erasable").read_bytes() == Path("rest.erasable").read_bytes()
 
 
-def test_a_file_that_holds_something_else_is_not_replaced(capsys):
+def test_a_file_that_holds_something_else_is_not_replaced():
     FRAME.to_parquet("public.parquet")
     before = Path("public.parquet").read_bytes()
     assert run(["moments", "public.parquet", "-o", "public.parquet"]) == 2

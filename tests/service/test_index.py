@@ -203,7 +203,7 @@ def test_a_saved_index_does_not_hide_that_the_journal_was_changed(book):
     assert len(book.open().entries()) == 3
 
 
-def test_a_saved_index_holds_nothing_that_the_journal_does_not_say(book, monkeypatch):
+def test_a_saved_index_holds_nothing_that_the_journal_does_not_say(book):
     """That a file is in doubt is found out at each start; that the list is lost is said by the operator once."""
     entry = book.file()
     book.commit()
@@ -414,7 +414,7 @@ def test_the_trail_is_durable_chained_and_filtered(book):
         book.open()
 
 
-def test_a_disk_without_room_for_the_index_stops_nothing(monkeypatch):
+def test_a_disk_without_room_for_the_index_stops_nothing():
     class Full(SimulatedDisk):
         def create(self, path, mode):
             if "index" in path:

@@ -829,7 +829,7 @@ def test_rows_of_others_are_learnt_without_waiting_for_receipts(service, monkeyp
     assert said.state_after == service.digest("left")  # the receipt names the later state, which was verified
 
 
-def test_learning_after_a_crash_waits_for_one_verification_at_most(service, opened, monkeypatch, tmp_path):
+def test_learning_after_a_crash_waits_for_one_verification_at_most(service, opened, monkeypatch):
     """The identities are erased, so whether rows are those of an erased person is not known any more."""
     name = committed(service)
     again, verified = opened(), []

@@ -331,7 +331,7 @@ def test_the_commands_replay_and_learn_by_the_list(files, capsys):
     assert "3 more rows were passed over: they are those of people on the list." in capsys.readouterr().out
 
 
-def test_a_damaged_list_is_replayed_by_no_command_and_changes_nothing(files, capsys):
+def test_a_damaged_list_is_replayed_by_no_command_and_changes_nothing(files):
     command = ["replay", "m.erasable", "--list", "suppressed.list", "--key", "operator.key"]
     learn = ["learn", "rows.csv", "-o", "n.erasable", "--suppressed", "suppressed.list", "--key", "operator.key"]
     whole, model = (files / "suppressed.list").read_bytes(), (files / "m.erasable").read_bytes()

@@ -247,7 +247,7 @@ def test_known_types_save_the_first_pass(tmp_path, monkeypatch):
     assert len(opened) == 3
 
 
-def test_the_standard_input_is_read(monkeypatch, tmp_path):
+def test_the_standard_input_is_read(monkeypatch):
     class Standard:
         buffer = io.BytesIO(b"a,label\n1,x\n2,y\n")
 

@@ -243,7 +243,7 @@ def test_a_file_is_learnt_in_its_own_order_where_rows_leave_by_age(path):
         assert (rows == sorted(rows)) is sorted_
 
 
-def test_who_has_an_intercept_and_what_the_shards_train_can_be_chosen(tmp_path):
+def test_who_has_an_intercept_and_what_the_shards_train_can_be_chosen():
     for intercept, ours, theirs in (("all", True, True), ("peers", False, True), ("none", False, False)):
         for shards in SHARDS:
             s = Settings("margin", kappa=0.2, capacity=1.0, intercept=intercept, shards=shards)
