@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import uuid
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,6 +20,27 @@ if TYPE_CHECKING:
 _LONGEST_TOKEN = 4096  # bytes
 
 
+@dataclass(frozen=True)
+class ListOptions:
+    """What is stated about the list."""
+
+    column: Annotated[str | None, typer.Option(help="Column of the file, if it has several.")] = None
+    identity_type: Annotated[
+        str | None, typer.Option(help="Type of the identities. [default: the only one that the service has]")
+    ] = None
+    reference: Annotated[
+        str | None,
+        typer.Option(help="Your own reference: letters, digits, `.`, `_` and `-`. It must not hold names."),
+    ] = None
+    received: Annotated[
+        str | None, typer.Option(help="When you received the request, as YYYY-MM-DD. [default: today]", metavar="DATE")
+    ] = None
+    idempotency_key: Annotated[
+        str | None,
+        typer.Option(help="With the key of an earlier run, the same list is filed once. [default: random]"),
+    ] = None
+
+
 def request(
     file: Annotated[
         str,
@@ -31,21 +53,7 @@ def request(
     token_file: Annotated[
         Path, typer.Option(help="File with a token that has the scope `erase`, and `audit` for receipts.")
     ],
-    column: Annotated[str | None, typer.Option(help="Column of the file, if it has several.")] = None,
-    identity_type: Annotated[
-        str | None, typer.Option(help="Type of the identities. [default: the only one that the service has]")
-    ] = None,
-    reference: Annotated[
-        str | None,
-        typer.Option(help="Your own reference: letters, digits, `.`, `_` and `-`. It must not hold names."),
-    ] = None,
-    received: Annotated[
-        str | None, typer.Option(help="When you received the request, as YYYY-MM-DD. [default: today]", metavar="DATE")
-    ] = None,
-    idempotency_key: Annotated[
-        str | None,
-        typer.Option(help="With the key of an earlier run, the same list is filed once. [default: random]"),
-    ] = None,
+    listed: ListOptions,
     wait: Annotated[
         bool, typer.Option("--wait", help="Wait until the list is completed and the receipts are signed.")
     ] = False,
@@ -74,11 +82,11 @@ def request(
     if receipts is not None and not receipts.is_dir():
         raise StoreError(f"{receipts} is not a folder: make it first.")
     client = Client(url, _token(token_file), timeout=timeout, ca_file=None if ca_file is None else str(ca_file))
-    identities = [str(key) for key in read_keys(file, kind=str, column=column)]
-    key = idempotency_key or str(uuid.uuid4())
+    identities = [str(key) for key in read_keys(file, kind=str, column=listed.column)]
+    key = listed.idempotency_key or str(uuid.uuid4())
     if not as_json:
         say(f"idempotency key {key}", aside=True)
-    options = {"identity_type": identity_type, "reference": reference, "received": received}
+    options = {"identity_type": listed.identity_type, "reference": listed.reference, "received": listed.received}
     with Bars(quiet=as_json) as bars:
         batch = client.file(identities, key, progress=bars.tick, **options)
         if wait:

@@ -190,16 +190,14 @@ def evidence(
         JSON of ``erasable scan --json`` and of an audit: see ``docs/evidence.md``.
     request_ids : bool, default=False
         Show request ids even if they are not random: the caller knows that they name nobody.
-    like, progress
-        An estimator for models that need code (see ``load``), and a function of (rows verified, rows in all).
-    now : datetime, optional
-        With a time zone; the time that the page says it was made.
+    like, progress, now
+        An estimator for models that need code (see ``load``), a function of (rows verified, rows in all), and the time
+        that the page says it was made, with a time zone.
 
     Raises
     ------
     ConfigurationError, InputError, StoreError, OSError
-        If the folder is not empty, a file is of another form or missing, or cannot be read or written. If a check
-        fails, the pack is written and ``holds`` is False.
+        If the folder is not empty, or a file cannot be read or written. A failed check makes ``holds`` False instead.
 
     Examples
     --------

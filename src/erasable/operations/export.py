@@ -73,15 +73,14 @@ def export(
     Parameters
     ----------
     clf : ErasableClassifier, ErasableRegressor or RetrainedRidge
-        A fitted model; not changed. Other models are refused: they predict with rows of people, and nothing can be
-        forgotten in a copy of those.
+        A fitted model. Others are refused: they predict with stored rows, and a copy of those could not forget.
     path : str or path
         The file. An earlier export is replaced; any other file is refused, such as a model or a table.
     form : "onnx" or "safetensors", optional
         By default according to the ending of the path.
     input_type : "float32" or "float64", optional
-        The type of the rows that the ONNX graph takes. By default float32, as most programs pass them; float64 for rows
-        that float32 would round. The graph computes in float64 either way.
+        The type of the rows that an ONNX graph takes: by default float32, as most programs pass them. It computes in
+        float64 either way.
     encoded : bool, default=False
         For a model with a schema: let the graph take encoded rows even if it could take the raw columns.
     timeout : float, optional
@@ -102,10 +101,7 @@ def export(
     form = _form(target, form, input_type)
     linear = _linear(clf)
     schema = schema_of(model_behind(clf, "export"))
-    if encoded and (schema is None or form != "onnx"):
-        raise ConfigurationError("encoded rows are a choice for ONNX of a model with a schema: leave it out.")
-    kept = {} if schema is None or form != "onnx" or encoded else not_raw(schema)
-    raw = schema is not None and form == "onnx" and not encoded and not kept
+    raw, kept = _raw_columns(schema, form, encoded)
     linear = replace(linear, raw=schema if raw else None)
     data = _safetensors(linear) if form == "safetensors" else _onnx(linear, input_type or INPUTS[0])
     _refuse_others(target)  # before a lock file is made
@@ -113,8 +109,18 @@ def export(
     with store.locked(target, timeout=timeout) as writer:
         _refuse_others(target)
         writer.replace([data], mode=None)  # other programs may read it: it holds no rows
-    named = tuple(f"{name} ({why})" for name, why in kept.items())
-    return ExportReport(str(target), form, linear.digest, len(data), schema_file, takes, named)
+    encoded_for = tuple(f"{name} ({why})" for name, why in kept.items())
+    return ExportReport(str(target), form, linear.digest, len(data), schema_file, takes, encoded_for)
+
+
+def _raw_columns(schema: Schema | None, form: str, encoded: bool) -> tuple[bool, dict[str, str]]:
+    """Return whether the graph takes raw columns, and because of which columns it cannot."""
+    if schema is None or form != "onnx":
+        if encoded:
+            raise ConfigurationError("encoded rows are a choice for ONNX of a model with a schema: leave it out.")
+        return False, {}
+    kept = {} if encoded else not_raw(schema)
+    return not encoded and not kept, kept
 
 
 def _write_schema(schema: Schema, target: Path, *, raw: bool) -> tuple[str, str]:

@@ -28,14 +28,18 @@ _ARRAYS: dict[type, Any] = {bool: bool, int: np.int64, float: np.float64}
 
 
 class ColumnNames(TypedDict, total=False):
-    """The names of columns that readers of tables take as keyword arguments; see ``stream_table``."""
+    """The names of columns that readers of tables take as keyword arguments, where files have them."""
 
-    label: str | None
-    id: str | None
+    label: str | None  # "label" by default: the labels, which are integers, strings, booleans or floats
+    id: str | None  # names every row by an integer or a string; ``fit`` checks that they are distinct
+    # Integers or strings, missing in some rows; in Parquet and Arrow also lists of these. A row belongs to all subjects
+    # that it names in any of the columns.
     subject: str | Sequence[str] | None
-    features: Sequence[str] | None
-    ignore: Sequence[str]
-    weight: str | None
+    features: Sequence[str] | None  # the columns to take, in this order; by default all columns without another role
+    ignore: Sequence[str]  # columns that are left out; they may hold anything
+    weight: str | None  # how much each row counts; none missing
+    # Numbers to predict, none missing, in place of a label. They become ``y``, of shape (n_rows,) for one and (n_rows,
+    # n_targets) for several. Files without names of columns have theirs in ``y``.
     targets: Sequence[str]
 
 
@@ -61,6 +65,17 @@ class Roles:
     optional: tuple[str, ...] = ()
     target: tuple[str, ...] = ()
     clipped: bool = False  # to the ranges that the schema declares for targets
+
+    @classmethod
+    def of(cls, columns: ColumnNames, schema: Schema | None, *, labelled: bool, raw: bool) -> Roles:
+        """The roles of columns that the caller names, and of those that a schema names."""
+        named: dict[str, Any] = {"label": "label", **columns}
+        named["target"] = named.pop("targets", ())
+        if schema is not None:
+            return cls(**named, labelled=False, raw=raw).by_schema(schema, labelled=labelled)
+        if named["target"]:
+            return cls(**{**named, "label": None}, labelled=False, raw=raw)
+        return cls(**named, labelled=labelled, raw=raw)
 
     def __post_init__(self) -> None:
         if isinstance(self.subject, list | tuple):

@@ -103,17 +103,7 @@ def stream_table(
     block_bytes : int, default=16 MiB
         About how large the rows of a block are. In all, some three times as much is in memory, and pages of Parquet.
     **columns
-        Names of columns, where files have them:
-
-        - ``label``, "label" by default: the labels, which are integers, strings, booleans or floats.
-        - ``id``: names every row by an integer or a string. That they are distinct is checked by ``fit``.
-        - ``subject``, one or several: integers or strings, missing in some rows; in Parquet and Arrow also lists of
-          these. A row belongs to all subjects that it names in any of the columns.
-        - ``features``: the columns to take, in this order. By default all columns without another role.
-        - ``ignore``: columns that are left out; they may hold anything.
-        - ``weight``: how much each row counts; none missing.
-        - ``targets``: numbers to be predicted, none missing, in place of a label. They become ``y``, of shape
-          (n_rows,) for one and (n_rows, n_targets) for several. Files without names of columns have theirs in ``y``.
+        Names of columns: see :class:`~erasable.tables.columns.ColumnNames`.
 
     Returns
     -------
@@ -138,15 +128,7 @@ def stream_table(
         raise ConfigurationError(_NAMELESS)
     if unknown := sorted(columns.keys() - ColumnNames.__annotations__.keys()):
         raise TypeError(f"stream_table() got an unexpected keyword argument {unknown[0]!r}")
-    known = check_kinds(kinds, schema)
-    named: dict[str, Any] = {"label": "label", **columns}
-    named["target"] = named.pop("targets", ())
-    if schema is not None:
-        roles = Roles(**named, labelled=False, raw=raw).by_schema(schema, labelled=labelled)
-    elif named["target"]:
-        roles = Roles(**{**named, "label": None}, labelled=False, raw=raw)
-    else:
-        roles = Roles(**named, labelled=labelled, raw=raw)
+    known, roles = check_kinds(kinds, schema), Roles.of(columns, schema, labelled=labelled, raw=raw)
     size = whole_number(block_bytes, "block_bytes")
     width = None if n_features is None else whole_number(n_features, "n_features")
     stream = _opened(source, roles, known, width, dialect)
