@@ -178,7 +178,7 @@ def rates(folder, d):
 
     steps = {
         "reading": (read, MILLION),
-        "checking": (lambda: clf._check_learnt(X, y, first=False), len(X)),
+        "checking": (lambda: clf._check_rows_to_learn(X, y, first=False), len(X)),
         "hashing": (lambda: keyed_hash(ids, 0), len(ids)),
         "screening": (lambda: screen(raw), len(X)),
     }
