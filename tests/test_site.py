@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import doctest
 import importlib.util
 import io
@@ -12,7 +13,10 @@ from pathlib import Path
 
 import pytest
 
+import erasable
 from erasable.cli.app import run
+from erasable.service.http.configuration import Configuration
+from erasable.service.settings import Settings
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = sorted([DOCS / "choose.md", *DOCS.glob("start/*.md"), *DOCS.glob("guides/*.md")])
@@ -64,3 +68,25 @@ def test_the_examples_of_methods_run(owner, tmp_path, monkeypatch):
         test = doctest.DocTestParser().get_doctest(examples.example(owner, method), {}, f"{owner}.{method}", None, 0)
         assert test.examples
         assert doctest.DocTestRunner().run(test).failed == 0
+
+
+def test_every_public_name_has_a_page_of_the_api():
+    page = (DOCS / "reference" / "api.md").read_text(encoding="utf-8").split()
+    assert [name for name in erasable.__all__ if not name.startswith("__") and name not in page] == []
+
+
+def test_every_setting_of_the_service_has_a_line():
+    page = (DOCS / "settings.md").read_text(encoding="utf-8")
+    names = {field.name for kind in (Settings, Configuration) for field in dataclasses.fields(kind)} - {"service"}
+    assert len(names) > 30
+    assert [name for name in names if f"`{name}`" not in page] == []
+
+
+@pytest.mark.parametrize("page", sorted([*DOCS.glob("*.md"), *DOCS.glob("[sg]*/*.md")]), ids=lambda page: page.stem)
+def test_no_page_goes_on_for_more_than_two_screens_without_a_heading(page):
+    """A screen has about fifty lines of 120 characters."""
+    text = re.sub(
+        r"```.*?```", lambda block: block[0].replace("\n#", "\n"), page.read_text(encoding="utf-8"), flags=re.S
+    )
+    parts = re.split(r"^#+ ", text, flags=re.MULTILINE)
+    assert max(sum(1 + len(line) // 120 for line in part.splitlines()) for part in parts) <= 100
