@@ -53,6 +53,7 @@ def write(results: Path, folder: Path) -> None:
                 figure = draw(found, colours)
                 figure.savefig(folder / f"{name}-{theme}.svg", transparent=True, metadata={"Date": None})
                 plt.close(figure)
+    (folder.parent / "choose.inc").write_text("\n".join(_choices(found)) + "\n", encoding="utf-8")
     _card(folder / "card.png")
 
 
@@ -190,6 +191,33 @@ FIGURES: dict[str, Callable[[dict[str, list[Table]], dict[str, str]], Any]] = {
     "speed": _speed,
     "growth": _growth,
 }
+
+
+# -- the table of "Choose a model" -------------------------------------------------------------------------------------
+
+ALL, STORED = "*all* surviving rows", "the surviving *stored* rows"
+CHOICES = {  # model in the comparison: selection, head, what the state is that of learning after forgetting
+    OURS: ("independent", "logistic", ALL),
+    "squared loss": ("independent", "squared", ALL),
+    '`learner="lightgbm"`': ("independent", "LightGBM", ALL),
+    'Algorithm 1 (`selection="leverage"`)': ("leverage", "logistic", STORED),
+    "every row (`rate=1.0`)": ("every row (`rate=1.0`)", "logistic", ALL),
+    '`learner="lightgbm"`, every row (`rate=1.0`)': ("every row (`rate=1.0`)", "LightGBM", ALL),
+}
+
+
+def _choices(found: dict[str, list[Table]]) -> Iterator[str]:
+    """Selections and heads on adult, from the comparison."""
+    lines = {line["model"]: line for line in found["comparison"][0] if line["data"] == "adult"}
+    yield "| selection | head | rows stored | AUC | log-loss | forget, s | forgetting equals learning |"
+    yield "|---|---|---|---|---|---|---|"
+    for model, (selection, head, promise) in CHOICES.items():
+        line = lines[model]
+        figures = f"{number(line['AUC']):.3f} | {number(line['log-loss']):.3f} | {number(line['forget, s']):.2g}"
+        yield f"| {selection} | {head} | {line['stored']} | {figures} | {promise} |"
+    best = lines["LightGBM"]
+    figures = f"{number(best['AUC']):.3f} | {number(best['log-loss']):.3f}"
+    yield f"| *LightGBM, which cannot forget* | | 100.0% | {figures} | | |"
 
 
 # -- the social card --------------------------------------------------------------------------------------------------
