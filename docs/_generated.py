@@ -47,7 +47,7 @@ def commands() -> Iterator[str]:
 
 def _command(path: str, command: Any) -> Iterator[str]:
     children = getattr(command, "commands", None)
-    yield f"### {path}\n\n{inspect.cleandoc(command.help or '')}\n"
+    yield f"### {path}\n\n{_help(command)}\n"
     if children:
         for name, child in children.items():
             yield from _leaf(f"{path} {name}", child)
@@ -55,8 +55,19 @@ def _command(path: str, command: Any) -> Iterator[str]:
         yield from _parameters(path, command)
 
 
+def _help(command: Any) -> str:
+    """The help text, with its list of examples as a block to copy from."""
+    text = inspect.cleandoc(command.help or "")
+    examples = r"(?:^[-*] `[^`]+`\n?\n?)+"
+    return re.sub(examples, lambda found: _block(re.findall("`([^`]+)`", found[0])), text, flags=re.MULTILINE)
+
+
+def _block(lines: list[str]) -> str:
+    return "```console\n" + "".join(f"$ {' '.join(line.split())}\n" for line in lines) + "```\n"
+
+
 def _leaf(path: str, command: Any) -> Iterator[str]:
-    yield f"#### {path}\n\n{inspect.cleandoc(command.help or '')}\n"
+    yield f"#### {path}\n\n{_help(command)}\n"
     yield from _parameters(path, command)
 
 

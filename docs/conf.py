@@ -39,6 +39,7 @@ extensions = [
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}  # autosummary writes the latter
 exclude_patterns = ["_build"]
 templates_path = ["_templates"]
+smartquotes_action = "qe"  # dashes stay: --option is no dash
 
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 4
