@@ -306,8 +306,11 @@ class State:
         row_weights: RowWeights | None = None,
         *,
         progress: Progress | None = None,
+        claimed: Derived | None = None,
     ) -> tuple[State, npt.NDArray[np.intp]]:
         """Learn stored rows from nothing: the state that this gives, and the positions that were selected.
+
+        ``claimed`` is what is said to follow from them; the result does not depend on it.
 
         Notes
         -----
@@ -315,7 +318,10 @@ class State:
         *Source*: Definition 2.3, the right-hand side ``I(S' - U, {})``.
         """
         c = configuration
-        index, H = c.selection.select_again(rows, labels, ids, progress)
+        H = c.selection.confirmed(rows, ids, claimed or {}, progress)
+        index = np.arange(rows.shape[0])
+        if H is None:
+            index, H = c.selection.select_again(rows, labels, ids, progress)
         chosen = rows if len(index) == rows.shape[0] else rows[index]
         ids, subjects, labels = at(index.tolist(), ids, subjects, labels)
         row_weights = None if row_weights is None else uneven(row_weights[index])
@@ -442,7 +448,7 @@ class State:
         c.selection.check_stored(self.rows)
         c.head.check_encoded_labels(c, self.labels)
         names = self.ids, self.subjects, self.labels
-        again, index = self.learnt(c, *names, self.rows, self.row_weights, progress=progress)
+        again, index = self.learnt(c, *names, self.rows, self.row_weights, progress=progress, claimed=self.derived)
         n = len(self.ids)
         if len(index) < n:
             position = int(np.flatnonzero(np.append(index, -1)[:n] != np.arange(n)[: len(index) + 1])[0])

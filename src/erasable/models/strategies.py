@@ -134,6 +134,15 @@ class Selection(ABC):
         *Law*: for the rows of any state that learning and forgetting can reach, these are all positions.
         """
 
+    def confirmed(
+        self, rows: Matrix, ids: Sequence[Any], derived: Derived, progress: Progress | None
+    ) -> Float64s | None:
+        """``H`` of stored rows if all are certainly selected again; None if only :meth:`select_again` can tell.
+
+        ``derived`` is what a state claims to follow from the rows: it saves time and is not trusted.
+        """
+        return None
+
     @abstractmethod
     def check_stored(self, rows: Matrix) -> None:
         """Raise VerificationError for rows that no learning can have stored."""

@@ -17,15 +17,16 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from erasable.core.arrays import Float64s, Matrix, on_host
+from erasable.core.confirming import all_selected
 from erasable.core.grid import Grid, described_scaling, read_scaling
 from erasable.core.layout import Tensors, read_rows, row_tensors
 from erasable.core.names import keyed_hash
 from erasable.core.selector import GridRows, Progress, RawRows, select, stale_screen
-from erasable.core.sums import LARGEST_EXACT, add_rows, empty_gram
+from erasable.core.sums import LARGEST_EXACT, add_rows, empty_gram, unpacked
 from erasable.errors import ConfigurationError, VerificationError
 from erasable.features import FeatureMap
 from erasable.models.inputs import Labels, Names
-from erasable.models.strategies import Positions, Screen, Selection, SelectionResult
+from erasable.models.strategies import Derived, Positions, Screen, Selection, SelectionResult
 
 if TYPE_CHECKING:
     from erasable.models.configuration import Configuration
@@ -269,6 +270,21 @@ class Leverage(GridSelection):
         H, forced = empty_gram(self.grid, self.units), self.always_kept(ids)
         parameters: dict[str, Any] = {"grid": self.grid, "units": self.units, "tau": self.threshold, "forced": forced}
         return select(GridRows(rows, self.grid), H, 0, **parameters, progress=progress).index, H
+
+    def confirmed(
+        self, rows: Matrix, ids: Sequence[Any], derived: Derived, progress: Progress | None
+    ) -> Float64s | None:
+        """See :class:`Selection`; of dense rows whose Gram matrix is claimed."""
+        d, triangle = self.grid.n_columns, derived.get("gram")
+        if triangle is None or triangle.shape != (d * (d + 1) // 2,) or not 0.0 < self.threshold < math.inf:
+            return None
+        G, H = self.on_grid(rows), unpacked(triangle, d)
+        H.flat[:: d + 1] += self.units
+        parameters: dict[str, Any] = {"grid": self.grid, "units": self.units, "tau": self.threshold}
+        dense = isinstance(G, np.ndarray)
+        return (
+            H if dense and all_selected(G, H, **parameters, forced=self.always_kept(ids), progress=progress) else None
+        )
 
     def describe(self) -> dict[str, Any]:
         """See :class:`Selection`; the names are those of format version 1."""
