@@ -17,7 +17,16 @@ from safetensors import safe_open
 from safetensors.numpy import load as load_safetensors
 
 from erasable.core import layout, names
-from erasable.core.layout import canonical_json, digest_of, parse, parts, read_meta, read_sealed, same_bytes
+from erasable.core.layout import (
+    canonical_json,
+    digest_of,
+    parse,
+    parts,
+    read_meta,
+    read_sealed,
+    same_bytes,
+    same_content,
+)
 from erasable.core.names import read_keys
 from erasable.errors import ErasableError, StateFormatError
 from tests.formats.models import CASES, read_back
@@ -620,3 +629,21 @@ def test_an_integer_label_past_64_bits_is_none(past):
     with pytest.raises(ValueError, match="64 bits"):
         names.read_label("int", str(past))
     assert [names.read_label("int", str(v)) for v in (-(2**63), 2**63 - 1)] == [-(2**63), 2**63 - 1]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_same_content_makes_the_same_bytes(name):
+    """A change of any entry of a tensor, of its name, type or shape, or of the metadata is seen."""
+    state = CASES[name].fitted()._model.snapshot()
+    meta, tensors = state.header(), state.tensors()
+    copied = {key: (kind, np.array(array, dtype=layout.DTYPES[kind])) for key, (kind, array) in tensors.items()}
+    assert same_content((meta, tensors), (copy.deepcopy(meta), copied))
+    assert not same_content((meta, tensors), ({**meta, "version": 99}, copied))
+    assert not same_content((meta, tensors), (meta, dict(reversed(copied.items()))))
+    for key, (kind, array) in copied.items():
+        if array.size:
+            changed = array.copy()
+            changed.reshape(-1).view(np.uint8)[-1] ^= 1
+            assert not same_content((meta, tensors), (meta, {**copied, key: (kind, changed)}))
+            flat = array.reshape(1, *array.shape)
+            assert not same_content((meta, tensors), (meta, {**copied, key: (kind, flat)}))

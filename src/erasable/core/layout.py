@@ -61,7 +61,7 @@ def parts(meta: dict[str, Any], tensors: Tensors) -> list[Piece]:
 
     ``meta`` gets a ``checksum``: the SHA-256, in hexadecimal, of all the bytes with zeros where its digits stand.
     """
-    arrays = {name: (t, np.ascontiguousarray(array, dtype=DTYPES[t])) for name, (t, array) in tensors.items()}
+    arrays = {name: (t, _array(t, array)) for name, (t, array) in tensors.items()}
     arrays = dict(sorted(arrays.items(), key=lambda entry: -entry[1][1].itemsize))  # the sort keeps the order of equals
     data: list[Piece] = [array.reshape(-1).view(np.uint8).data for _, array in arrays.values()]
     sha = hashlib.sha256(_header({**meta, "checksum": "0" * 64}, arrays))
@@ -225,6 +225,26 @@ def read_sealed(data: Buffer) -> tuple[dict[str, Any], dict[str, npt.NDArray[Any
         return parts(plain, {name: (names[array.dtype], array) for name, array in tensors.items()})
 
     return guarded(data, parse, write)
+
+
+def _array(dtype: str, numbers: npt.ArrayLike) -> npt.NDArray[Any]:
+    """A tensor in the type and order in which it is written."""
+    return np.ascontiguousarray(numbers, dtype=DTYPES[dtype])
+
+
+def same_content(one: tuple[dict[str, Any], Tensors], other: tuple[dict[str, Any], Tensors]) -> bool:
+    """Whether :func:`parts` makes the same bytes of metadata and tensors, found out without making a checksum."""
+    (meta, tensors), (second, others) = one, other
+    if canonical_json(meta) != canonical_json(second) or [*tensors] != [*others]:
+        return False
+    for (dtype, array), (another, same) in zip(tensors.values(), others.values(), strict=True):
+        if dtype != another:
+            return False
+        if array is not same:
+            left, right = _array(dtype, array), _array(dtype, same)
+            if left.shape != right.shape or left.tobytes() != right.tobytes():
+                return False
+    return True
 
 
 def same_bytes(data: Buffer, pieces: Iterable[Piece]) -> bool:

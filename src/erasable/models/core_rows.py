@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain, pairwise
+from operator import is_
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -62,6 +63,9 @@ class NameTable(Mapping[Key, V]):
 
     def __iter__(self) -> Iterator[Key]:
         return chain.from_iterable(self._parts)
+
+    def __eq__(self, other: object) -> bool:
+        return self._parts == other._parts if isinstance(other, NameTable) else super().__eq__(other)
 
     def __contains__(self, name: Any) -> bool:
         return name in self._parts[(hash((name,)) >> _MIXED) % len(self._parts)]
@@ -469,10 +473,15 @@ class CoreRows:
 
     def tables_agree(self) -> bool:
         """Whether the tables by id, subject and class name exactly the rows that follow one another."""
+        rows = list(_from(self.first))
+        ids = [row.id for row in rows]
+        if len(self.place) != len({*ids}) or len(self.place.among(ids)) != len(rows):
+            return False
+        if not all(map(is_, self.place.values_of(ids), rows)):
+            return False
         fresh = CoreRows(self._none, grid=self._grid, classed=self._classed)
-        fresh.place.put({row.id: row for row in _from(self.first)})
-        fresh._enter(self.ids(), self.subjects(), self.labels(), self.weights())
-        tables = "place", "of_subject", "class_counts", "class_totals", "uneven"
+        fresh._enter(ids, [row.subject for row in rows], [row.label for row in rows], [row.weight for row in rows])
+        tables = "of_subject", "class_counts", "class_totals", "uneven"
         return all(getattr(self, name) == getattr(fresh, name) for name in tables)
 
     # -- layout --------------------------------------------------------------------------------------------------

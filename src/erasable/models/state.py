@@ -11,6 +11,7 @@ and one for all pairs since. The tensors are the same for all: what is derived, 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -20,7 +21,18 @@ import numpy.typing as npt
 
 from erasable.core.arrays import Matrix
 from erasable.core.grid import laid_out
-from erasable.core.layout import DTYPES, Buffer, Piece, Tensors, check_format, digest_of, guarded, parse, parts
+from erasable.core.layout import (
+    DTYPES,
+    Buffer,
+    Piece,
+    Tensors,
+    check_format,
+    digest_of,
+    guarded,
+    parse,
+    parts,
+    same_content,
+)
 from erasable.core.names import (
     Key,
     Label,
@@ -369,10 +381,14 @@ class State:
             **key_tensors("subjects", self.subjects),
         }
 
+    def tensors(self) -> Tensors:
+        """All tensors of a file."""
+        return {**self.derived_tensors(), **self.named_rows()}
+
     @cached_property
     def pieces(self) -> list[Piece]:
         """The canonical bytes in pieces, so that the rows are not copied."""
-        return parts(self.header(), {**self.derived_tensors(), **self.named_rows()})
+        return parts(self.header(), self.tensors())
 
     @cached_property
     def digest(self) -> str:
@@ -443,6 +459,14 @@ class State:
         VerificationError
             Naming the first thing that differs.
         """
+        with ThreadPoolExecutor(1) as aside:
+            digest = aside.submit(getattr, self, "digest")  # hashing keeps no other thread waiting
+            self._learn_and_compare(progress)
+            sums, weights = self.configuration.head.counts(len(self.ids), self.derived)
+            return VerifyReport(len(self.ids), sums, weights, digest.result())
+
+    def _learn_and_compare(self, progress: Progress | None) -> None:
+        """Raise VerificationError if this is not the state that learning its rows gives."""
         c = self.configuration
         _check_names(self)
         c.selection.check_stored(self.rows)
@@ -458,10 +482,8 @@ class State:
                 + c.selection.instability_note()
             )
         self._compare(again)
-        if again.pieces[0] != self.pieces[0]:  # the header, with the checksum of all the bytes in it
+        if not same_content((self.header(), self.tensors()), (again.header(), again.tensors())):
             raise VerificationError("the canonical bytes differ although rows, sums and weights agree.")
-        sums, weights = c.head.counts(n, self.derived)
-        return VerifyReport(n, sums, weights, self.digest)
 
     def _compare(self, again: State) -> None:
         c, n = self.configuration, len(self.ids)
