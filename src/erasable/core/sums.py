@@ -123,7 +123,8 @@ def _coarse_factor(H: Float64s, units: int, columns: int) -> Float32s | None:
     """A factor in float32, made in half the time; None where it would not be faster to solve for the columns by it."""
     if len(H) < _SMALL * max(1.0, columns / 8) or float(np.trace(H)) > _WELL_CONDITIONED * units:
         return None
-    L, info = lapack.spotrf(H.astype(np.float32), lower=1, clean=0, overwrite_a=1)
+    with alone(H):
+        L, info = lapack.spotrf(H.astype(np.float32), lower=1, clean=0, overwrite_a=1)
     return L if info == 0 else None
 
 
