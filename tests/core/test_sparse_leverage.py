@@ -58,6 +58,11 @@ def test_leverages_and_products_are_within_their_bounds(bits, intercept, units):
                 limit = inverse.error * float(K[i][i] * K[j][j]) ** 0.5 + inverse.rounding(reach[i] * reach[j])
                 assert error <= limit
         assert (np.diag(found) >= q * (1 - 1e-6) - 1e-12).all()
+        coarse = split(asked, grid, columns, np.float32)
+        assert coarse.dense.dtype == coarse.rest.dtype == np.float32
+        for i, value in enumerate(inverse.leverages(coarse).tolist()):
+            limit = inverse.error * K[i][i] + Fraction(inverse.rounding(reach[i] ** 2, coarse.entries))
+            assert abs(Fraction(value) - K[i][i]) <= limit
 
 
 @pytest.mark.parametrize("kind", ["any", "copies", "lengths"])
@@ -72,8 +77,14 @@ def test_how_far_rows_reach_is_bounded_by_their_leverage(kind, units):
     assert inverse.farthest <= 10 * limit  # the bound is not an empty one
 
 
-@given(st.integers(0, 10**6), st.sampled_from([1e-9, 1e-12]))
-def test_a_row_just_above_the_threshold_may_exceed_it(seed, below):
+@given(st.integers(0, 10**6), st.sampled_from([1e-9, 1e-12]), st.sampled_from([0, 12]))
+def test_a_row_just_above_the_threshold_may_exceed_it(seed, below, short):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(split_rows, "_SHORT", short)  # with none, columns are frequent, and products are in float32
+        assert_may_exceed(seed, below)
+
+
+def assert_may_exceed(seed, below):
     grid, units = Grid(6), 2**28
     core, asked = (to_grid(sp.csr_array(some_rows(n, 6, 0.5, seed + n)), grid) for n in (9, 4))
     H = learnt(core, grid, units)

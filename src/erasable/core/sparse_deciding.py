@@ -26,7 +26,7 @@ import scipy.sparse as sp
 from scipy.linalg import blas, lapack
 
 from erasable.core.arrays import Booleans, Float64s, Integers, Positions, added_up, stacked
-from erasable.core.deciding import U64, Run, factor
+from erasable.core.deciding import U32, U64, Run, factor
 from erasable.core.grid import Grid, dense_rows
 from erasable.core.split_rows import SplitRows, frequent_columns, split
 from erasable.core.sums import alone, factorise
@@ -36,6 +36,7 @@ _BLOCK = 40  # rows of a triangle that is inverted to divide by it
 _BELOW = np.tri(128, k=-1, dtype=bool)
 _LARGEST_ERROR = 0.1
 _NEGLIGIBLE = 1e-6
+_FAR_FROM_UNDERFLOW = 1e-12
 
 
 @dataclass
@@ -57,13 +58,17 @@ class Inverse:
         listed = added_up(np.abs(rows.rest.data) * self.roots.take(rows.rest.indices), rows.numbers, len(rows))
         return np.asarray(np.abs(rows.dense) @ self.roots[rows.frequent] + listed)
 
-    def rounding(self, squared_reach: Float64s | float) -> Float64s | float:
-        """Bound on ``|g'Ah - g'Bh|`` and the rounding of ``g'Ah`` together, for rows g and h of such reach."""
-        return (self.entrywise + 2.0 * (2 * len(self.A) + 8) * U64) * squared_reach
+    def rounding(self, squared_reach: Float64s | float, entries: int = 0) -> Float64s | float:
+        """Bound on ``|g'Ah - g'Bh|`` and the rounding of ``g'Ah`` together, for rows g and h of such reach.
+
+        ``entries`` is the most that a row has where products are in float32: those with zero are not rounded.
+        """
+        coarse = 2.0 * (2 * entries + 8) * U32 if entries else 0.0
+        return (self.entrywise + 2.0 * (2 * len(self.A) + 8) * U64 + coarse) * squared_reach
 
     def leverages(self, rows: SplitRows) -> Float64s:
-        """``g'Ag`` for each row."""
-        of_frequent = self.A[:, rows.frequent]
+        """``g'Ag`` for each row; products with frequent columns are in the precision of the rows."""
+        of_frequent = np.ascontiguousarray(self.A[rows.frequent].astype(rows.dense.dtype).T)
         halfway = rows.dense @ of_frequent[rows.frequent]
         if rows.rest.nnz:
             halfway += 2.0 * (rows.rest @ of_frequent)
@@ -228,11 +233,16 @@ def may_exceed(G: sp.csr_array, inverse: Inverse, grid: Grid, tau: float) -> Boo
 
     *Law*: the others are at or below it against the ``H`` that was inverted, and against any that it is a part of.
     """
-    rows, limit = split(G, grid), tau * (1.0 - 2.0 * inverse.error)
-    # By Cauchy and Schwarz; mostly this is enough, and no row needs a bound of its own.
-    rounding = inverse.rounding(rows.entries * (grid.radius * float(inverse.roots.max())) ** 2)
-    if not rounding <= _NEGLIGIBLE * limit:
-        rounding = inverse.rounding(inverse.reach(rows) ** 2)
+    frequent, limit = frequent_columns(G, grid), tau * (1.0 - 2.0 * inverse.error)
+    if len(frequent) > 1 and tau > _FAR_FROM_UNDERFLOW:
+        rows = split(G, grid, frequent, np.float32)
+        rounding = inverse.rounding(inverse.reach(rows) ** 2, rows.entries)
+    else:
+        rows = split(G, grid, frequent)
+        # By Cauchy and Schwarz; mostly this is enough, and no row needs a bound of its own.
+        rounding = inverse.rounding(rows.entries * (grid.radius * float(inverse.roots.max())) ** 2)
+        if not rounding <= _NEGLIGIBLE * limit:
+            rounding = inverse.rounding(inverse.reach(rows) ** 2)
     return np.asarray(~(inverse.leverages(rows) + rounding <= limit))
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -41,8 +42,8 @@ class SplitRows:
     """Sparse grid rows in two parts: the frequent columns dense, shape (n, len(frequent)), the rest listed."""
 
     frequent: Columns
-    dense: Float64s
-    rest: sp.csr_array  # of shape (n, n_columns), float64
+    dense: Any
+    rest: sp.csr_array  # of shape (n, n_columns)
     entries: int  # the most that a row has
 
     @cached_property
@@ -61,26 +62,32 @@ class SplitRows:
         return out
 
 
-def split(rows: sp.csr_array, grid: Grid, frequent: Columns | None = None) -> SplitRows:
-    """Sparse grid rows in two parts; by default those columns are dense that many of these rows hold."""
+def split(rows: sp.csr_array, grid: Grid, frequent: Columns | None = None, kind: Any = np.float64) -> SplitRows:
+    """Sparse grid rows in two parts; by default those columns are dense that many of these rows hold.
+
+    ``kind`` is float64, or float32, which holds grid integers exactly, too.
+    """
     n, d = rows.shape[0], grid.n_columns
     frequent = frequent_columns(rows, grid) if frequent is None else frequent
     entries = int(np.diff(rows.indptr).max(initial=0)) + int(grid.intercept)
     if len(frequent) == d - grid.n_features:  # the constant alone
-        listed = rows.data.astype(np.float64), rows.indices, rows.indptr
-        constant = np.full((n, len(frequent)), float(grid.constant))
+        listed = rows.data.astype(kind), rows.indices, rows.indptr
+        constant = np.full((n, len(frequent)), float(grid.constant), dtype=kind)
         return SplitRows(frequent, constant, sp.csr_array(listed, shape=(n, d)), entries)
-    position = np.full(d, -1, dtype=np.intp)
+    # Listed entries are put into the column of the constant, which is filled last, or into one too many.
+    width = len(frequent) + (not grid.intercept)
+    position = np.full(d, width - 1)
     position[frequent] = np.arange(len(frequent))
-    at = position[rows.indices]
-    often = at >= 0
-    dense = np.zeros((n, len(frequent)))
-    dense[rows_of(rows)[often], at[often]] = rows.data[often]
+    at = position.take(rows.indices)
+    seldom = np.flatnonzero(at == width - 1)
+    at += np.repeat(np.arange(0, n * width, width), np.diff(rows.indptr))
+    dense = np.zeros((n, width), dtype=kind)
+    dense.reshape(-1)[at] = rows.data
     if grid.intercept:
         dense[:, -1] = grid.constant
-    seldom = ~often
-    indptr = np.concatenate([[0], np.cumsum(seldom)])[rows.indptr]
-    listed = (rows.data[seldom].astype(np.float64), rows.indices[seldom], indptr)
+    dense = dense[:, : len(frequent)]
+    indptr = np.searchsorted(seldom, rows.indptr).astype(rows.indptr.dtype)
+    listed = (rows.data[seldom].astype(kind), rows.indices[seldom], indptr)
     return SplitRows(frequent, dense, sp.csr_array(listed, shape=(n, d)), entries)
 
 
