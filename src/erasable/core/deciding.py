@@ -38,7 +38,7 @@ from erasable.core.sums import (
     factorise,
     few_threads,
     guard_exactness,
-    refine,
+    solutions,
     solve_exactly,
     symmetric,
 )
@@ -189,8 +189,7 @@ def exceeds(
     if not g.any():
         return above < 0 or (or_equals and above == 0), False
     g_int = g.astype(np.int64)
-    L = factorise(H)
-    for r in refine(H, L, g_int[:, None]) if L is not None else ():
+    for r in solutions(H, g_int[:, None], units):
         z = r.Z[:, 0].tolist()
         rho = r.residual[:, 0].tolist()
         scale = 1 << r.exponent

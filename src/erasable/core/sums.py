@@ -429,7 +429,7 @@ def solve_weights(H: Float64s, B: Float64s, bits: int, units: int) -> Float32s:
     if R.any():
         undecided[:] = True
         with alone(H):
-            for r in _solutions(H, R, units):
+            for r in solutions(H, R, units):
                 _round_certain(W, undecided, r, bits, units)
                 if not undecided.any():
                     break
@@ -438,8 +438,11 @@ def solve_weights(H: Float64s, B: Float64s, bits: int, units: int) -> Float32s:
     return np.ascontiguousarray(W.T) + np.float32(0.0)  # no negative zeros
 
 
-def _solutions(H: Float64s, R: npt.NDArray[np.int64], units: int) -> Iterator[Refined]:
-    """Ever better solutions of ``H Z = R``: by a factor in float32 as far as it goes, then by one in float64."""
+def solutions(H: Float64s, R: npt.NDArray[np.int64], units: int) -> Iterator[Refined]:
+    """Ever better solutions of ``H Z = R``: by a factor in float32 as far as it goes, then by one in float64.
+
+    ``units`` is a lower bound on the eigenvalues of ``H``; only speed depends on it.
+    """
     for make in (lambda: _coarse_factor(H, units, R.shape[1]), lambda: factorise(H)):
         L = make()
         if L is not None:
