@@ -19,6 +19,8 @@ Overwrites the rows handed to :func:`whiten` and :func:`survivors`, and adds sel
 
 from __future__ import annotations
 
+import ctypes
+import functools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -28,7 +30,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg import blas, lapack
+from scipy.linalg import blas, cython_blas, lapack
 
 from erasable.core.arrays import Booleans, Float64s, Integers, Matrix, Positions
 from erasable.core.grid import Grid, not_zero
@@ -38,12 +40,14 @@ from erasable.core.sums import (
     factorise,
     few_threads,
     guard_exactness,
+    in_threads,
     solutions,
     solve_exactly,
     symmetric,
 )
 
 U32, U64 = 2.0**-24, 2.0**-53
+_IN_CACHE = 2**18  # numbers that a thread screens together
 
 
 @dataclass(frozen=True)
@@ -146,6 +150,15 @@ def screen(f: Factor, grid: Grid, units: int, tau: float, *, on_grid: bool = Fal
     return Screen(M[:d, :d].astype(np.float32, order="F"), tail, offset, root * root * (1.0 - 2.0**-40))
 
 
+def survivors_among(rows: OrderedRows, low: int, high: int, s: Screen) -> npt.NDArray[np.bool_]:
+    """Which of the rows low..high the screen cannot discard; a few at a time, which stay in the cache, in threads."""
+    if not rows.shared:
+        return survivors(*rows.approximate(low, high), s)
+    step = max(1, _IN_CACHE // len(s.M))
+    parts = [(first, min(high, first + step)) for first in range(low, high, step)]
+    return np.concatenate(in_threads(lambda part: survivors(*rows.approximate(*part), s), parts))
+
+
 def survivors(X: npt.NDArray[np.float32], factors: Float64s, s: Screen) -> npt.NDArray[np.bool_]:
     """Rows that the screen cannot discard.
 
@@ -160,10 +173,35 @@ def survivors(X: npt.NDArray[np.float32], factors: Float64s, s: Screen) -> npt.N
     -----
     *Cost*: n d^2 flops in one float32 triangular product.
     """
-    last = factors * blas.sgemv(1.0, X.T, s.tail, trans=1) + s.offset if s.tail is not None else 0.0
-    Y = blas.strmm(1.0, s.M, X.T, lower=1, overwrite_b=1).T
-    square: Float64s = factors * factors * np.einsum("ij,ij->i", Y, Y) + last * last
+    with np.errstate(over="ignore", invalid="ignore"):  # of rows that must not be screened
+        last = factors * (X @ s.tail) + s.offset if s.tail is not None else 0.0
+    multiply_by_triangle(s.M, X)
+    square: Float64s = factors * factors * np.einsum("ij,ij->i", X, X) + last * last
     return ~(square <= s.limit)
+
+
+def multiply_by_triangle(M: npt.NDArray[np.float32], X: npt.NDArray[np.float32]) -> None:
+    """``X = X M'`` in place, for a lower triangular M in Fortran order and X in C order.
+
+    As ``scipy.linalg.blas.strmm``, which would keep all other threads of Python waiting.
+    """
+    n, d = X.shape
+    assert (X.flags.carray, M.flags.f_contiguous, M.shape) == (True, True, (d, d))
+    assert X.dtype == M.dtype == np.float32
+    sizes = ctypes.byref(ctypes.c_int(d)), ctypes.byref(ctypes.c_int(n))
+    stride = ctypes.byref(ctypes.c_int(d))
+    _strmm()(b"L", b"L", b"N", b"N", *sizes, ctypes.byref(ctypes.c_float(1.0)), M.ctypes, stride, X.ctypes, stride)
+
+
+@functools.cache
+def _strmm() -> Callable[..., None]:
+    """``strmm`` as SciPy offers it to code in C."""
+    capsule = cython_blas.__pyx_capi__["strmm"]
+    name, pointer = ctypes.pythonapi.PyCapsule_GetName, ctypes.pythonapi.PyCapsule_GetPointer
+    name.restype, name.argtypes = ctypes.c_char_p, [ctypes.py_object]
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    kind = ctypes.CFUNCTYPE(None, *[ctypes.c_char_p] * 4, *[ctypes.c_void_p] * 7)
+    return kind(pointer(capsule, name(capsule)))
 
 
 def exceeds(
@@ -217,6 +255,11 @@ class OrderedRows(Protocol):
     """Rows in learning order, as the selector reads them."""
 
     on_grid: bool
+
+    @property
+    def shared(self) -> bool:
+        """Whether threads may read rows at the same time."""
+        ...
 
     @property
     def sparse(self) -> bool:
@@ -435,8 +478,7 @@ class DenseRun(Run):
                 self.screen = screen(self.factor, self.grid, self.units, self.tau, on_grid=self.rows.on_grid)
                 self.wasted, self.outdated = 0, False
             if self.screen is not None:
-                X, factors = self.rows.approximate(low, high)
-                index = index[survivors(X, factors, self.screen) | self.forced[low:high]]
+                index = index[survivors_among(self.rows, low, high, self.screen) | self.forced[low:high]]
                 self.decisions.screened += high - low - len(index)
         if len(index):
             self.pending.append(index)

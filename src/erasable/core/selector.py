@@ -30,7 +30,7 @@ import scipy.sparse as sp
 
 from erasable.core.arrays import DeviceRows, Float64s, Matrix, Positions, on_host
 from erasable.core.deciding import Decisions as Decisions
-from erasable.core.deciding import DenseRun, OrderedRows, Screen, factor, screen, survivors
+from erasable.core.deciding import DenseRun, OrderedRows, Screen, factor, screen, survivors_among
 from erasable.core.grid import MAX_BITS, MIN_BITS, Grid, count_outside_ball, plain_scaling, to_grid
 from erasable.core.sparse_deciding import Inverse, SparseRun, invert, may_exceed
 from erasable.core.sums import regulariser
@@ -94,6 +94,7 @@ class GridRows:
     G: Any
     grid: Grid
     on_grid = True
+    shared = True
 
     def __len__(self) -> int:
         return int(self.G.shape[0])
@@ -128,6 +129,11 @@ class RawRows:
 
     def __len__(self) -> int:
         return int(self.X.shape[0]) if self.order is None else len(self.order)
+
+    @property
+    def shared(self) -> bool:
+        """See :class:`OrderedRows`; a feature map may not be made for it."""
+        return type(self) is RawRows and isinstance(self.X, np.ndarray)
 
     @property
     def sparse(self) -> bool:
@@ -240,7 +246,7 @@ class StaleScreen:
         if rows.sparse:
             G = rows.take(np.arange(low, high))
             return self.of_sparse is None or may_exceed(G, self.of_sparse, self.grid, self.tau)
-        return self.of_dense is None or survivors(*rows.approximate(low, high), self.of_dense)
+        return self.of_dense is None or survivors_among(rows, low, high, self.of_dense)
 
 
 def stale_screen(H: Float64s, grid: Grid, units: int, tau: float) -> StaleScreen | None:

@@ -20,8 +20,10 @@ from __future__ import annotations
 
 import functools
 import math
+import os
 import threading
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from fractions import Fraction
@@ -98,6 +100,28 @@ _ONE_THREAD = _OneThread()
 def few_threads(flops: float) -> AbstractContextManager[None]:
     """One BLAS thread for work too small to share: on a busy machine threads would only wait for each other."""
     return _ONE_THREAD if flops < _WORTH_SHARING else nullcontext()
+
+
+P = TypeVar("P")
+Q = TypeVar("Q")
+
+
+def in_threads(work: Callable[[P], Q], parts: Sequence[P]) -> list[Q]:
+    """What ``work`` returns for each part: several at a time, with one BLAS thread each and no more than BLAS has."""
+    n = min(len(parts), max((library.get_num_threads() for library in _blas().lib_controllers), default=1))
+    if n < 2:
+        return [work(part) for part in parts]
+    with _ONE_THREAD:
+        return list(_pool(n).map(work, parts))
+
+
+@functools.cache
+def _pool(n: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(n, "erasable")
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.cache_clear)  # threads are not inherited
 
 
 def alone(H: Float64s) -> AbstractContextManager[None]:
