@@ -363,7 +363,7 @@ def test_a_new_file_is_private_unless_asked_otherwise(tmp_path):
 def test_a_missing_model_whose_old_file_is_there_says_how_to_get_it_back(path):
     path.rename(side_files(path).old)
     for use in (load, verify_file, lambda p: ModelFile(p).forget(ids=["a"]), lambda p: ModelFile(p).key_types()):
-        with pytest.raises(StoreError, match=r"is missing but .*\.old is there.*Rename it"):
+        with pytest.raises(StoreError, match=r"is missing but .*\.old exists.*Rename it"):
             use(path)
 
 

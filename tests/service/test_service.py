@@ -277,7 +277,7 @@ def test_no_receipt_is_signed_for_a_state_that_stores_the_person_again(service, 
     models["left"].write_bytes(backup)  # a restore, before anybody has signed
     sign = rounds_of(service, "sign")
     sign.once()
-    assert "stores rows again of whom 2 completed requests named" in service.health().problem
+    assert "stores rows again that 2 completed requests named" in service.health().problem
     assert service.ledger.entry(name).receipts == service.ledger.entry(other).receipts == {"right"}
     third = committed(service, "person-3")
     with pytest.raises(VerificationError, match="1 completed requests"):

@@ -208,7 +208,7 @@ def test_the_only_copy_is_never_erased(tmp_path):
     old = store.side_files(path).old
     old.write_bytes(b"perhaps all that is left")
     for use in (write, lambda path: store.read(path, raw)):
-        with pytest.raises(StoreError, match=r"is missing but .*\.m\.old is there.*Rename it"):
+        with pytest.raises(StoreError, match=r"is missing but .*\.m\.old exists.*Rename it"):
             use(path)
     assert old.read_bytes() == b"perhaps all that is left"
 
@@ -347,7 +347,7 @@ def test_parts_of_a_head_that_was_moved_are_kept(tmp_path):
     with store.locked(path, parts_of=parts_of) as writer:
         writer.replace([b"head"], {name: [part]})
     path.rename(tmp_path / "moved")
-    with pytest.raises(StoreError, match="missing but its parts are there"), store.locked(path, parts_of=parts_of):
+    with pytest.raises(StoreError, match="missing but its parts exist"), store.locked(path, parts_of=parts_of):
         raise AssertionError("not reached")
     assert (tmp_path / ".m.parts" / name).read_bytes() == part
     (tmp_path / "moved").rename(path)

@@ -219,8 +219,8 @@ def _show_crosses(draft: Draft) -> None:
 def _entries(found: list[tuple[float, str]]) -> str:
     """The entries of a column that the fewest absent subjects would change, in their order."""
     shown = sorted(sorted(range(len(found)), key=lambda i: found[i][0])[:_MOST_ENTRIES])
-    told = ["any number" if margin == float("inf") else f"{margin:,.0f}" for margin, _ in found]
-    texts = [f"{found[i][1]}: {told[i]}" for i in shown]
+    margins = ["any number" if margin == float("inf") else f"{margin:,.0f}" for margin, _ in found]
+    texts = [f"{found[i][1]}: {margins[i]}" for i in shown]
     more = [f"{len(found) - len(shown):,} more stand firmer"] if len(found) > len(shown) else []
     return "; ".join([*texts, *more])
 

@@ -31,8 +31,8 @@ from erasable.schemas import DecodedCell, Schema, decode_raw, decode_row
 
 _EXACT = "each value is that of the row"
 _CELLS = (
-    "each cell of the table is told as far as its encoded and rounded row still says it: what it held is within the "
-    "bounds, or among those that are listed"
+    "each cell of the table is shown as far as the encoded and rounded row determines it: its value is within the "
+    "bounds, or among those listed"
 )
 _AS_READ = (
     "each value is that of the row as the schema read it: numbers, codes of categories, parts of dates; of texts the "

@@ -445,7 +445,7 @@ def _distinct(numbers: npt.NDArray[np.int64]) -> int:
     return min(1, len(ordered)) + int(np.count_nonzero(ordered[1:] != ordered[:-1]))
 
 
-ONE = 16  # the weight of a row to whom none was given, in sixteenths
+ONE = 16  # the weight of a row that was given none, in sixteenths
 LARGEST = 16 * ONE
 RowWeights = npt.NDArray[np.int16]
 

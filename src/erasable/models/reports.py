@@ -374,11 +374,11 @@ class TrainedLearner:
 
     def __str__(self) -> str:
         again = "again, with the same bits" if self.compared else "on the core rows"
-        told = f"{self.name} trained {again} ({self.library} {self.version})\nlearner digest {self.digest}"
+        text = f"{self.name} trained {again} ({self.library} {self.version})\nlearner digest {self.digest}"
         if self.other_version is None:
-            return told
+            return text
         return (
-            f"{told}\nnote: the learner kept before was trained with {self.library} {self.other_version}, so its bits "
+            f"{text}\nnote: the learner kept before was trained with {self.library} {self.other_version}, so its bits "
             "were not compared; state and rows are the same with any version."
         )
 

@@ -57,7 +57,7 @@ def scan_for(
     folder, table_path : str, path; the latter also a list of these
         Where to search, and the rows: a CSV, Parquet, NumPy or SVMlight file, which is not searched itself.
     label, id, subject, ignore : str, optional; the last two also sequences
-        Columns of labels (which may be missing), of ids, of subjects of whom nothing should be left, and columns that
+        Columns of labels (which may be missing), of ids, of subjects that are searched for too, and columns that
         are no features. Without ids, stored rows with the same features count as remains.
     schema : Schema or path, optional
         Of a raw table. By default that of the models, if they agree.

@@ -79,7 +79,7 @@ def demo(out: str | Path | None = None, *, progress: Callable[[int, int], None] 
     Parameters
     ----------
     out : path, optional
-        Folder for the table, ``orders.csv``, and ``demo.png``, made if it is not there. Without matplotlib no picture
+        Folder for the table, ``orders.csv``, and ``demo.png``, made if it does not exist. Without matplotlib no picture
         is drawn, and the record says why.
     progress : callable, optional
         Called with (times verified, times in all) while more and more customers leave.
@@ -147,13 +147,13 @@ class _Story:
 
     def learn(self) -> None:
         """Learn all rows; a small core set stays."""
-        told = self._timed("learn", lambda: self._learnt(self.model, self.orders), LEARNT)
-        cells = told.encoding.counts if told.encoding is not None else {}
+        learnt = self._timed("learn", lambda: self._learnt(self.model, self.orders), LEARNT)
+        cells = learnt.encoding.counts if learnt.encoding is not None else {}
         missing = sum(counts.get("missing", 0) for counts in cells.values())
         self.stored = set(load(self.model).core_ids_.tolist())
         self.remarks.append(
-            f"learn: {told.report.rows:,} orders, {missing:,} of their cells missing; {told.report.core_rows:,} orders "
-            "are stored and nothing else of any."
+            f"learn: {learnt.report.rows:,} orders, {missing:,} of their cells missing; {learnt.report.core_rows:,} "
+            "orders are stored and nothing else of any."
         )
 
     def look_up(self) -> None:
@@ -177,8 +177,8 @@ class _Story:
 
     def verify(self) -> None:
         """Recompute the state from its own rows and compare."""
-        told = self._timed("verify", lambda: verify(load(self.model)), LEARNT)
-        self.remarks.append(str(told))
+        report = self._timed("verify", lambda: verify(load(self.model)), LEARNT)
+        self.remarks.append(str(report))
 
     def learn_survivors_alone(self) -> None:
         """A fresh model that learns all surviving rows, stored or not, has the same file, byte for byte."""

@@ -32,7 +32,7 @@ from erasable.service.suppression import ListedPeople, SuppressionList
 Send = Callable[[str, Entry], None]
 
 _BACK = (
-    "{name} stores rows again of whom {back} completed requests named: another program learnt them, or restored an "
+    "{name} stores rows again that {back} completed requests named: another program learnt them, or restored an "
     "older file. No receipt is signed for these until the rows are forgotten: file requests again, or replay a list."
 )
 _REPLACED = (

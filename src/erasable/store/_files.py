@@ -293,8 +293,10 @@ def has_leftovers(place: Place, parts_of: PartsOf | None) -> bool:
 def refuse_lost_head(place: Place) -> None:
     """Raise StoreError if only the old content of a head exists: no crash causes this, and it may be the only copy."""
     if place.look(place.head) is None and place.look(place.old) is not None:
-        message = "it holds what was there before an interrupted change. Rename it to keep it, or delete it, and run it"
-        raise refusal(f"{place.head} is missing but {place.old} is there: {message} again.", errno.ENOENT)
+        message = (
+            "it holds the content from before an interrupted change. Rename it to keep it, or delete it, and run it"
+        )
+        raise refusal(f"{place.head} is missing but {place.old} exists: {message} again.", errno.ENOENT)
 
 
 def recover(place: Place, parts_of: PartsOf | None) -> None:
@@ -360,7 +362,7 @@ def _abandoned_parts(place: Place, names: set[str]) -> set[str]:
         # A first write makes its names, and makes them durable, before it writes a byte.
         if any(sizes):
             message = "Put the file back if it was moved, or delete that folder, and run it again."
-            raise refusal(f"{place.head} is missing but its parts are there, in {place.parts}. {message}", errno.ENOENT)
+            raise refusal(f"{place.head} is missing but its parts exist, in {place.parts}. {message}", errno.ENOENT)
     return names
 
 

@@ -1,9 +1,9 @@
-"""What the stored rows, and the absence of others, tell about a row that is not there.
+"""What the stored rows, and the absence of others, reveal about a row that was removed.
 
 Rows are decided in the order of a keyed hash, and key and threshold stand in the state. A known row that is not stored,
-although the stored rows before it would have let it in, was kept out by a row that is not there any more. A candidate
-that explains such absences was there; one that would have kept a stored row out was not; of one that would not have
-been kept itself nothing can be told.
+although the stored rows before it would have let it in, was kept out by a row that was removed since. A candidate that
+explains such absences was present; one that would have kept a stored row out was not. About a candidate that would not
+have been kept itself, nothing is revealed.
 """
 
 from __future__ import annotations

@@ -66,9 +66,9 @@ class OneRow:
 
     def join(self, other: OneRow) -> None:
         """Add the results of other trials."""
-        for name, told in other.scores.items():
-            self.scores[name].left += told.left
-            self.scores[name].decoy += told.decoy
+        for name, scores in other.scores.items():
+            self.scores[name].left += scores.left
+            self.scores[name].decoy += scores.decoy
         total = self.trials + other.trials
         self.stored_share = (self.trials * self.stored_share + other.trials * other.stored_share) / total
         self.trials = total
@@ -206,8 +206,8 @@ class _Trial:
         likely = would_be_kept(self.model, X, names, survivors, rng.permutation(self.never_learnt)[:50])
         if likely is not None and len(likely):
             known = [absent[rng.random(len(absent)) < share] for share in KNOWN.values()]
-            told = absences_explained(self.model, X, names, survivors, known, (self.gone, int(likely[0])))
-            for name, scores in zip(KNOWN, told or (), strict=True):
+            explained = absences_explained(self.model, X, names, survivors, known, (self.gone, int(likely[0])))
+            for name, scores in zip(KNOWN, explained or (), strict=True):
                 self.found.scores[name].add(*scores)
 
     def replay(self) -> None:

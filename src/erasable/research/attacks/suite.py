@@ -281,9 +281,9 @@ def _of_one_row(game: OneRow) -> list[Outcome]:
         f"which were {100 * game.stored_share:.0f}% of all",
     }
     return [
-        Outcome(*_ONE_ROW[name], measure(*told.pairs()), notes.get(name, ""))
-        for name, told in game.scores.items()
-        if told.left
+        Outcome(*_ONE_ROW[name], measure(*scores.pairs()), notes.get(name, ""))
+        for name, scores in game.scores.items()
+        if scores.left
     ]
 
 

@@ -392,9 +392,7 @@ def write(path: Path, text: str) -> None:
         part.replace(path)
     except OSError as error:
         part.unlink(missing_ok=True)
-        raise ConfigurationError(
-            f"{path} cannot be written: {error.strerror}. What was there is still there."
-        ) from None
+        raise ConfigurationError(f"{path} cannot be written: {error.strerror}. The old file is unchanged.") from None
 
 
 def fingerprint(path: str) -> str | None:
