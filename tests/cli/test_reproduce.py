@@ -56,16 +56,13 @@ def test_the_same_again_is_done_at_once_and_json_is_what_the_file_holds(done, mo
     assert printed == json.loads((folder / "reproduction" / "small" / "results.json").read_text())
 
 
-def test_both_names_of_the_random_state_mean_the_same(done, monkeypatch, capsys):
+def test_the_random_state_is_a_setting(done, monkeypatch, capsys):
     _, folder = done
     monkeypatch.chdir(folder)
     options = [*OPTIONS, "--methods", "erasable,retrained"]
-    for name in ("--random-state", "--seed"):
-        assert (
-            answered(capsys, ["reproduce", "small.npz", *options, name, "0", "--json"])["settings"]["random_state"] == 0
-        )
-        text = printed(capsys, ["reproduce", "small.npz", *options, name, "1"], 2).err
-        assert "other settings (random_state)" in text
+    command = ["reproduce", "small.npz", *options, "--random-state"]
+    assert answered(capsys, [*command, "0", "--json"])["settings"]["random_state"] == 0
+    assert "other settings (random_state)" in printed(capsys, [*command, "1"], 2).err
 
 
 def test_an_error_is_one_line_that_says_what_to_do(folder, capsys):

@@ -35,7 +35,7 @@ NO_SUBJECTS = "this model stores no subjects, so none could be found: rows can o
 #: The first argument of a command. Typer does not check that the file is readable, so that our own errors are shown.
 ModelPath = Annotated[Path, typer.Argument(help="The model file.", readable=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
-RandomState = Annotated[int, typer.Option("--random-state", "--seed", help="Seed of all random draws.")]
+RandomState = Annotated[int, typer.Option("--random-state", help="Seed of all random draws.")]
 SchemaPath = Annotated[
     Path | None,
     typer.Option(
@@ -68,9 +68,7 @@ TargetRanges = Annotated[
         metavar="RANGE",
     ),
 ]
-Timeout = Annotated[
-    float, typer.Option("--timeout", "--wait", help="Seconds to wait while another process changes the file.")
-]
+Timeout = Annotated[float, typer.Option("--timeout", help="Seconds to wait while another process changes the file.")]
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import stat
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
@@ -24,6 +24,7 @@ _LONGEST_TOKEN = 4096  # bytes
 class ListOptions:
     """What is stated about the list."""
 
+    PANEL: ClassVar = "The list"
     column: Annotated[str | None, typer.Option(help="Column of the file, if it has several.")] = None
     identity_type: Annotated[
         str | None, typer.Option(help="Type of the identities. [default: the only one that the service has]")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
@@ -35,6 +35,7 @@ _MOST_COLUMNS, _MOST_ENTRIES = 10, 8  # whose margins are shown
 class DraftOptions:
     """What a draft is made from, and where it is written."""
 
+    PANEL: ClassVar = "The draft"
     out: Annotated[
         Path | None, typer.Option("-o", "--out", help="The schema file to write, such as schema.toml.", readable=False)
     ] = None
