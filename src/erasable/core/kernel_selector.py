@@ -39,7 +39,7 @@ from erasable.core.arrays import Float64s, Integers
 from erasable.core.deciding import U64, exceeds
 from erasable.core.kernels import Kernel, Points
 from erasable.core.selector import Decisions, Progress
-from erasable.core.sums import factorise, symmetric
+from erasable.core.sums import factorise, few_threads, symmetric
 from erasable.errors import ConfigurationError, InputError
 
 Mask = npt.NDArray[np.bool_]
@@ -244,16 +244,17 @@ class _Run:
             return np.ones(len(X), dtype=bool)
         L, pivot, V = self.factor(), diagonal + self.units, np.empty((len(X), 0))
         left, limit = np.arange(len(X)), self.limit * (1.0 - 2.0 * eta)
-        for low in range(0, m, _STEP):  # most points are ruled out by the first of Q, and meet no more of them
-            high = min(m, low + _STEP)
-            W = self.kernel.approximate(self.Q[low:high], X[left], self.points)
-            W -= L[low:high, :low] @ V.T
-            W = blas.dtrsm(1.0, np.asfortranarray(L[low:high, low:high]), W, lower=1, overwrite_b=1)
-            pivot[left] -= np.einsum("ij,ij->j", W, W)
-            kept = pivot[left] > limit
-            left, V = left[kept], np.concatenate([V[kept], W.T[kept]], axis=1)
-            if not len(left):
-                break
+        with few_threads(0.0):  # steps are short, and threads would wait for each other
+            for low in range(0, m, _STEP):  # most points are ruled out by the first of Q, and meet no more of them
+                high = min(m, low + _STEP)
+                W = self.kernel.approximate(self.Q[low:high], X[left], self.points)
+                W -= L[low:high, :low] @ V.T
+                W = blas.dtrsm(1.0, np.asfortranarray(L[low:high, low:high]), W, lower=1, overwrite_b=1)
+                pivot[left] -= np.einsum("ij,ij->j", W, W)
+                kept = pivot[left] > limit
+                left, V = left[kept], np.concatenate([V[kept], W.T[kept]], axis=1)
+                if not len(left):
+                    break
         return np.asarray(pivot > limit)
 
     def decide(self, G: Integers, size: int) -> None:
@@ -262,7 +263,8 @@ class _Run:
         X = G[index]
         diagonal = self.kernel.diagonal(X, self.points)
         eta = self._eta(len(X), float((diagonal + self.units).sum()))
-        kept = self._pass(X, eta) if eta < 0.25 else self._pass_exactly(X)
+        with few_threads(0.0):  # most of its products are of single rows
+            kept = self._pass(X, eta) if eta < 0.25 else self._pass_exactly(X)
         if not kept:
             return
         self.Q = np.concatenate([self.Q, X[kept]])
