@@ -238,7 +238,7 @@ def test_rows_are_screened_alike_in_one_thread_and_in_several(monkeypatch):
     rows, screening = RawRows(X, clf.model_.configuration.grid), clf.model_.screening()
     with threadpool_limits(1):
         alone = screening(rows)
-    monkeypatch.setattr(deciding, "_IN_CACHE", 500)
+    monkeypatch.setattr(deciding, "SHARE", 500)
     with threadpool_limits(3):
         assert np.array_equal(screening(rows), alone)
     assert 0 < alone.sum() < len(alone)

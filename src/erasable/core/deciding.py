@@ -41,13 +41,14 @@ from erasable.core.sums import (
     few_threads,
     guard_exactness,
     in_threads,
+    n_threads,
     solutions,
     solve_exactly,
     symmetric,
 )
 
 U32, U64 = 2.0**-24, 2.0**-53
-_IN_CACHE = 2**18  # numbers that a thread screens together
+SHARE = 2**18  # numbers that a thread screens together
 
 
 @dataclass(frozen=True)
@@ -151,10 +152,10 @@ def screen(f: Factor, grid: Grid, units: int, tau: float, *, on_grid: bool = Fal
 
 
 def survivors_among(rows: OrderedRows, low: int, high: int, s: Screen) -> npt.NDArray[np.bool_]:
-    """Which of the rows low..high the screen cannot discard; a few at a time, which stay in the cache, in threads."""
+    """Which of the rows low..high the screen cannot discard; several threads share them."""
     if not rows.shared:
         return survivors(*rows.approximate(low, high), s)
-    step = max(1, _IN_CACHE // len(s.M))
+    step = max(1, SHARE // len(s.M))
     parts = [(first, min(high, first + step)) for first in range(low, high, step)]
     return np.concatenate(in_threads(lambda part: survivors(*rows.approximate(*part), s), parts))
 
@@ -490,7 +491,8 @@ class DenseRun(Run):
         joined = np.concatenate(self.pending)
         index, rest = joined[:size], joined[size:]
         self.pending, self.waiting = [rest], len(rest)
-        return index, self.rows.take(index)
+        parts = max(1, min(n_threads(), 2 * index.size * len(self.H) // SHARE)) if self.rows.shared else 1
+        return index, np.concatenate(in_threads(self.rows.take, np.array_split(index, parts)))
 
     def after_chunk(self, chosen: Booleans) -> None:
         """See :class:`Run`."""

@@ -199,6 +199,9 @@ class Grid:
         return _NARROW if self.bits <= 15 else _WIDE
 
 
+_IN_CACHE = 2**15  # numbers of dense rows put on the grid together: in larger parts it takes three times as long
+
+
 class _Entries:
     """The numbers of rows, float64: all of them, shape (n, d), or those that a sparse array lists, shape (nnz,)."""
 
@@ -284,6 +287,8 @@ def _normalised(rows: _Entries, reach: int) -> Float64s:
     distance = np.abs(np.subtract(V, G, out=V), out=V)
     doubt = (rows.width + 16) * 2.0**-52 * reach
     near_half = distance > 0.5 - doubt  # too close to a half to trust the rounding
+    if not near_half.any():
+        return G
     for i in np.unique(near_half.nonzero()[0] if rows.row is None else rows.row[near_half]):
         mine = rows.place(int(i))
         z, near = rows.values[mine], near_half[mine]
@@ -328,25 +333,31 @@ def to_grid(X: Matrix, grid: Grid) -> Any:
     -----
     *Law*: row ``i`` of the result depends on row ``i`` of ``X`` and on ``grid`` alone, not on dtype, memory layout,
     machine or the other rows; dividing by the norm is correctly rounded. Sparse rows become the same integers.
-    *Cost*: O(n d) or O(nnz) time, a few float64 temporaries of the size of ``X``.
+    *Cost*: O(n d) or O(nnz) time; of sparse rows, a few float64 temporaries of the size of ``X``.
     """
-    rows = _Entries(X, grid)
-    if grid.normalises:
-        features = _normalised(rows, grid.reach)
-    else:
-        features = np.rint(rows.values * grid.unit)
-        too_long = rows.squares(features) > float(grid.ball) ** 2
-        if too_long.any():  # rounding pushed a row of norm about one out of the ball: use the safe radius for it
-            mine = rows.place(too_long)
-            features[mine] = np.rint(rows.values[mine] * grid.reach)
-    if rows.layout is not None:
-        sparse = rows.as_rows(features.astype(grid.dtype)).copy()
+    if sp.issparse(X):
+        rows = _Entries(X, grid)
+        sparse = rows.as_rows(_on_grid(rows, grid).astype(grid.dtype)).copy()
         sparse.eliminate_zeros()
         return sparse
-    G = np.empty((rows.n_rows, grid.n_columns), dtype=grid.dtype)
-    G[:, : grid.n_features] = features
+    G = np.empty((X.shape[0], grid.n_columns), dtype=grid.dtype)
+    step = max(1, _IN_CACHE // grid.n_columns)
+    for low in range(0, len(G), step):
+        G[low : low + step, : grid.n_features] = _on_grid(_Entries(X[low : low + step], grid), grid)
     G[:, grid.n_features :] = grid.constant
     return G
+
+
+def _on_grid(rows: _Entries, grid: Grid) -> Float64s:
+    """The numbers of rows as integers of the grid."""
+    if grid.normalises:
+        return _normalised(rows, grid.reach)
+    features: Float64s = np.rint(rows.values * grid.unit)
+    too_long = rows.squares(features) > float(grid.ball) ** 2
+    if too_long.any():  # rounding pushed a row of norm about one out of the ball: use the safe radius for it
+        mine = rows.place(too_long)
+        features[mine] = np.rint(rows.values[mine] * grid.reach)
+    return features
 
 
 def scale_rows(X: Matrix, grid: Grid) -> Any:

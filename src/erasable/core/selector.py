@@ -29,11 +29,11 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from erasable.core.arrays import DeviceRows, Float64s, Matrix, Positions, on_host
+from erasable.core.deciding import SHARE, DenseRun, OrderedRows, Screen, factor, screen, survivors_among
 from erasable.core.deciding import Decisions as Decisions
-from erasable.core.deciding import DenseRun, OrderedRows, Screen, factor, screen, survivors_among
 from erasable.core.grid import MAX_BITS, MIN_BITS, Grid, count_outside_ball, plain_scaling, to_grid
 from erasable.core.sparse_deciding import Inverse, SparseRun, invert, may_exceed
-from erasable.core.sums import regulariser
+from erasable.core.sums import n_threads, regulariser
 from erasable.errors import ConfigurationError, InputError
 from erasable.validation import positive_number, switch, whole_number
 
@@ -308,7 +308,7 @@ def select(
     d, low, n = grid.n_columns, 0, len(rows)
     run_of: Any = SparseRun if rows.sparse else DenseRun
     run = run_of(rows, H, n_core, grid, units, tau, np.zeros(n, dtype=bool) if forced is None else forced)
-    block = block_rows or max(chunk_rows or run.chunk, min(32768, 2**21 // d))
+    block = block_rows or max(chunk_rows or run.chunk, min(32768, max(8, n_threads()) * SHARE // d))
     if tau == 0.0:  # every row but zero is selected: large chunks, nothing to screen
         run.chunk = block
     while low < n:

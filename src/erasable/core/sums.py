@@ -102,13 +102,18 @@ def few_threads(flops: float) -> AbstractContextManager[None]:
     return _ONE_THREAD if flops < _WORTH_SHARING else nullcontext()
 
 
+def n_threads() -> int:
+    """How many threads BLAS may use now."""
+    return max((library.get_num_threads() for library in _blas().lib_controllers), default=1)
+
+
 P = TypeVar("P")
 Q = TypeVar("Q")
 
 
 def in_threads(work: Callable[[P], Q], parts: Sequence[P]) -> list[Q]:
     """What ``work`` returns for each part: several at a time, with one BLAS thread each and no more than BLAS has."""
-    n = min(len(parts), max((library.get_num_threads() for library in _blas().lib_controllers), default=1))
+    n = min(len(parts), n_threads())
     if n < 2:
         return [work(part) for part in parts]
     with _ONE_THREAD:
