@@ -8,6 +8,7 @@ All of it runs in one process on the census table *adult*. Peers take part where
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import pickle
 import tempfile
@@ -32,19 +33,25 @@ EPSILON, DELTA, ALPHA = 1.0, 1e-6, 0.001  # of differential privacy; the regular
 INTRODUCTION = f"""## Alternatives
 
 Ways to forget a person, on the raw table *adult*: {{rows:,}} people to learn from, one row each, {{tests:,}} others to
-score.
-Processor seconds on one thread, on a shared machine: to learn, the fastest of three, and to forget one stored person
-and predict again, the median of {PEOPLE} people. For peers rows are encoded beforehand, and nothing is written; for us
-both seconds include encoding raw rows and the durable file. Kept is all that must be kept to forget the next person:
-for peers the training rows as compressed Parquet and the model, without an index from people to rows; for us the file.
-"Same as anew" compares the predictions for all scored people, bit for bit, with those of a model that was learnt
-without the {PEOPLE} people.
+score. "Same as anew" compares the predictions for all of these, bit for bit, with those of a model that was learnt
+without the {PEOPLE} people who were forgotten.
 
-LightGBM and hessboost have 100 trees, the latter at depth 6 and rate 0.1. SISA has {SHARDS} shards, each with LightGBM,
-and averages their probabilities. DaRE has 50 trees of depth 20 and 5 candidate thresholds, on one-hot columns, as its
-authors used for this table. Differential privacy is logistic regression on rows of norm one with Gaussian noise on its
-weights (epsilon {EPSILON:g}, delta {DELTA:g}, alpha {ALPHA:g}), on the columns of our schema. Not measured: DynFrs,
-which has no Python package, and certified removal, which [the paper's experiments](#the-papers-experiments) have.
+- *Seconds* are processor time on one thread, on a shared machine: to learn, the fastest of three, and to forget one
+  stored person and predict again, the median of {PEOPLE}. For peers rows are encoded beforehand, and nothing is
+  written; for us both include encoding raw rows and the durable file.
+- *Kept* is all that must be kept to forget the next person: for peers the training rows as compressed Parquet and the
+  model, without an index from people to rows; for us the file.
+- *LightGBM* and *hessboost* have 100 trees, the latter at depth 6 and rate 0.1. *SISA* has {SHARDS} shards, each with
+  LightGBM, and averages their probabilities.
+- *DaRE* has 50 trees of depth 20 and 5 candidate thresholds, on one-hot columns, as its authors used for this table.
+  Kept is what its nodes take in memory, with the rows.
+- *Differential privacy* is logistic regression on rows of norm one, on the columns of our schema, with Gaussian noise
+  on its weights, one draw of it (epsilon {EPSILON:g}, delta {DELTA:g}, alpha {ALPHA:g}). That the schema was drafted
+  from the same rows is not accounted for.
+- *Not measured*: DynFrs, which has no Python package, and certified removal, which
+  [the paper's experiments](#the-papers-experiments) have.
+
+Versions: {{versions}}.
 
 """
 HEAD = ["way", "rows kept", "kept, MB", "learn, s", "forget, s", "AUC", "log-loss", "same as anew"]
@@ -274,6 +281,16 @@ def ways(task, train):
         yield _Ours(task, train, schema, '**erasable, every row, `learner="lightgbm"`**', learner="lightgbm", rate=1.0)
 
 
+def versions():
+    """The versions of the peers that are installed."""
+    for package, name in (("lightgbm", "LightGBM"), ("hessboost", "hessboost"), ("dare", "DaRE")):
+        if importlib.util.find_spec(package):
+            try:
+                yield f"{name} {importlib.metadata.version(package)}"
+            except importlib.metadata.PackageNotFoundError:  # built in its folder
+                yield f"{name} from its repository"
+
+
 def measured(way, test):
     """The row of the table, and the seconds of the clock that forgetting took."""
     y = way.task.y[test] == np.unique(way.task.y)[1]
@@ -311,7 +328,7 @@ def alternatives(options):
             clock = seconds if row[0] == "**erasable, independent**" else clock
             print(*row, flush=True)
     rows.append(["drop the model", "0.0%", "0", "", "nothing to do", "", "", ""])
-    text = INTRODUCTION.format(rows=len(train), tests=len(test))
+    text = INTRODUCTION.format(rows=len(train), tests=len(test), versions=", ".join(versions()))
     text += f"<!-- figures -->\n\n{table(HEAD, rows)}\n<!-- end of figures -->\n\n"  # shown by docs/compare.md
     text += f"By the clock, a durable erasure with `erasable, independent` took {clock:.2g} s.\n"
     return text + "Leverage equals learning the *stored* rows anew, which `verify` checks, not all rows.\n"

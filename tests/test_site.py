@@ -19,10 +19,18 @@ from erasable.service.http.configuration import Configuration
 from erasable.service.settings import Settings
 
 DOCS = Path(__file__).parents[1] / "docs"
-PAGES = sorted([DOCS / "choose.md", *DOCS.glob("start/*.md"), *DOCS.glob("guides/*.md")])
-EXAMPLES = importlib.util.spec_from_file_location("_examples", DOCS / "_examples.py")
-examples = importlib.util.module_from_spec(EXAMPLES)
-EXAMPLES.loader.exec_module(examples)
+PAGES = sorted([DOCS / "arithmetic.md", DOCS / "choose.md", *DOCS.glob("start/*.md"), *DOCS.glob("guides/*.md")])
+
+
+def module_of_the_site(name: str):
+    """A module of the folder docs/, which is no package."""
+    spec = importlib.util.spec_from_file_location(name, DOCS / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+examples = module_of_the_site("_examples")
 
 
 def run_python(text: str, page: str, names: dict[str, object]) -> None:
@@ -90,3 +98,12 @@ def test_no_page_goes_on_for_more_than_two_screens_without_a_heading(page):
     )
     parts = re.split(r"^#+ ", text, flags=re.MULTILINE)
     assert max(sum(1 + len(line) // 120 for line in part.splitlines()) for part in parts) <= 100
+
+
+def test_every_figure_is_drawn_from_the_tables_of_the_results(tmp_path):
+    pytest.importorskip("matplotlib")
+    figures = module_of_the_site("_figures")
+    figures.write(DOCS.parent / "benchmarks" / "RESULTS.md", tmp_path / "figures")
+    drawn = {path.name for path in (tmp_path / "figures").iterdir()}
+    assert drawn == {"card.png", *(f"{name}-{theme}.svg" for name in figures.FIGURES for theme in figures.THEMES)}
+    assert len((tmp_path / "choose.inc").read_text(encoding="utf-8").splitlines()) == 2 + len(figures.CHOICES) + 1
