@@ -41,7 +41,7 @@ from tests.strategies import assert_identical, problems
 
 
 def small(engine: Engine, block_bytes: int = 2000) -> Engine:
-    engine.block_bytes = block_bytes
+    engine.block_bytes, engine.helps_in_memory = block_bytes, True
     return engine
 
 
@@ -350,3 +350,15 @@ def test_a_part_that_cannot_be_read_is_named_and_nothing_is_learnt(tmp_path, pro
             with pytest.raises(InputError, match=r"part-1\.parquet"):
                 clf.learn_blocks(stream)
             assert not clf.__sklearn_is_fitted__()
+
+
+def test_an_engine_without_threads_or_processes_leaves_rows_in_memory_to_the_model(monkeypatch):
+    def never(*_):
+        raise AssertionError("a pass over rows in memory")
+
+    monkeypatch.setattr(Local, "results", never)
+    expected = ErasableClassifier(threshold=0.05).fit(X, Y).state_digest()
+    for engine in ("local", Local()):
+        assert ErasableClassifier(threshold=0.05, engine=engine).fit(X, Y).state_digest() == expected
+    with pytest.raises(AssertionError, match="a pass"):
+        ErasableClassifier(threshold=0.05, engine=Local(threads=1)).fit(X, Y)

@@ -49,7 +49,7 @@ def copied(monkeypatch):
 
 
 def small(engine, block_bytes=4000):
-    engine.block_bytes = block_bytes
+    engine.block_bytes, engine.helps_in_memory = block_bytes, True
     return engine
 
 

@@ -10,6 +10,7 @@ from sklearn.metrics import log_loss
 
 from erasable import ErasableClassifier, ErasableKernelClassifier, ErasableRegressor, load
 from erasable.core.names import keyed_hash
+from erasable.engines import Local
 from erasable.errors import ConfigurationError, InputError, InputTypeError
 from erasable.models.strategies import Head
 from erasable.operations.export import export
@@ -61,7 +62,7 @@ def test_blocks_engines_and_batches_give_the_state_of_one_fit(kind):
     for part in np.array_split(turned, 4):
         model.partial_fit(X[part], y[part], ids=IDS[part])
     assert model.state_digest() == expected
-    assert clone(model).set_params(engine="local").fit(X, y, ids=IDS).state_digest() == expected
+    assert clone(model).set_params(engine=Local(threads=1)).fit(X, y, ids=IDS).state_digest() == expected
     assert clone(model).fit(sp.csr_array(X), y, ids=IDS).state_digest() == expected
     assert clone(model).fit(X, y, ids=IDS, subjects=[f"p{i % 9}" for i in IDS]).state_digest() != expected
 
@@ -217,7 +218,7 @@ def test_a_report_says_the_share_next_to_the_rate():
 def test_a_report_says_why_the_share_is_not_the_rate(options, reason):
     kept = classifier().fit(X, Y, ids=IDS).core_ids_
     chosen = np.isin(IDS, kept) if not options else np.ones(N, dtype=bool)
-    for model in (classifier(**options), classifier(engine="local", **options)):
+    for model in (classifier(**options), classifier(engine=Local(threads=1), **options)):
         text = model.learn(X[chosen], Y[chosen], ids=IDS[chosen]).share_text
         assert f" They differ {reason}" in text
 

@@ -17,6 +17,7 @@ from erasable import (
     verify,
 )
 from erasable.classes import LinearBall
+from erasable.engines import Local
 from erasable.errors import EmptiedClassWarning, ErasableError, InputError
 from erasable.estimators import validated
 from tests.estimators.cases import N, classifier, make_classes, make_rows, refused
@@ -229,13 +230,13 @@ def test_of_many_rows_several_threads_look_whether_all_are_finite(monkeypatch):
 
 CORRECTED = {
     "leverage": classifier(),
-    "leverage, engine": classifier(engine="local"),
+    "leverage, engine": classifier(engine=Local(threads=1)),
     "logistic, in the given order": classifier(loss="logistic", order="given"),
     "regression": ErasableRegressor((-9.0, 9.0), threshold=0.05),
     "kernel": ErasableKernelClassifier(threshold=0.3),
     "general": ErasableGeneralClassifier(LinearBall()),
     "independent": ErasableClassifier(selection="independent", rate=0.5),
-    "independent, engine": ErasableClassifier(selection="independent", rate=0.5, engine="local"),
+    "independent, engine": ErasableClassifier(selection="independent", rate=0.5, engine=Local(threads=1)),
 }
 
 

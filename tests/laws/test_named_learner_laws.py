@@ -20,6 +20,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 
 from erasable import ErasableClassifier, ErasableRegressor, ModelFile, load, verify
 from erasable.core.layout import parse, parts
+from erasable.engines import Local
 from erasable.errors import ConfigurationError, EmptiedClassWarning, InputError, StateFormatError, VerificationError
 from erasable.estimators.trained import train
 from erasable.models.heads import Learner
@@ -438,7 +439,7 @@ def test_one_digest_from_every_container_in_any_blocks_and_with_an_engine(select
     for name, frame in frames(table()):
         again = clone(clf).fit(frame, named["outcome"], ids=named["row_id"], subjects=named["person"])
         assert again.state_digest() == digest, name
-    local = clone(clf).set_params(engine="local")
+    local = clone(clf).set_params(engine=Local(threads=1))
     local.fit(table(), named["outcome"], ids=named["row_id"], subjects=named["person"])
     assert local.state_digest() == digest
     for form in ("raw.csv", "raw.parquet"):

@@ -19,6 +19,7 @@ from erasable.audit.keys import new_key
 from erasable.audit.receipts import check_receipt
 from erasable.cli.app import run
 from erasable.core.names import STEPS, normalise
+from erasable.engines import Local
 from erasable.errors import ConfigurationError, InputError
 from erasable.models.passes import learn_rows
 from erasable.operations.learn import Columns, LearnOptions, learn_table
@@ -136,7 +137,7 @@ def test_engines_and_blocks_that_are_read_again_and_again_normalise_alike(tmp_pa
     monkeypatch.setattr("erasable.models.row_source._FIRST_ROWS", 0)
     monkeypatch.setitem(stream_table.__kwdefaults__, "block_bytes", 100)
     monkeypatch.setitem(learn_rows.__kwdefaults__, "budget_bytes", 200)
-    clf = ErasableClassifier(threshold=0.0, feature_map=SCHEMA, engine="local")
+    clf = ErasableClassifier(threshold=0.0, feature_map=SCHEMA, engine=Local(threads=1))
     clf.fit(shouted, shouted["label"], ids=shouted["row"].tolist(), subjects=shouted["name"].tolist())
     assert clf.state_digest() == fitted(frame()).state_digest()
     path = tmp_path / "m.erasable"

@@ -28,7 +28,8 @@ class Local(Engine):
     ----------
     threads : int, optional
         The number of threads, one block each, with one thread of BLAS in each. Good for many columns, where products
-        take the time. By default blocks are screened one after the other, with the threads that BLAS has.
+        take the time. By default blocks are screened one after the other, with the threads that BLAS has, and rows in
+        memory are learnt as without an engine, which is faster.
     processes : int, optional
         The number of processes instead. Good where reading and encoding take the time: they read files in parts
         (Parquet); other rows are sent to them. A script that uses it has to be importable: its work goes under
@@ -55,6 +56,7 @@ class Local(Engine):
         self.threads = None if threads is None else whole_number(threads, "threads")
         self.processes = None if processes is None else whole_number(processes, "processes")
         self.sends = processes is not None
+        self.helps_in_memory = threads is not None or processes is not None
         self._pool: ProcessPoolExecutor | None = None
 
     def results(self, source: RowSource, scan: Pass, limits: Callable[[], Limits]) -> Iterator[PassResult]:

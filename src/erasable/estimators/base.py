@@ -26,7 +26,7 @@ from sklearn.utils.metaestimators import available_if
 from erasable.core.arrays import ColumnLike, Float64s, MatrixLike
 from erasable.core.layout import Buffer
 from erasable.core.selector import Progress
-from erasable.engines import opened_engine
+from erasable.engines import engine_of, opened_engine
 from erasable.errors import (
     ChangedMeanwhileError,
     ConfigurationError,
@@ -251,7 +251,7 @@ class ErasableEstimator(BaseEstimator):
         engine = getattr(self, "engine", None)
         if not fresh and (replaced or engine is not None):
             model = copy_without(model, replaced)  # a refused call leaves the original whole
-        if engine is None:
+        if engine is None or (model.order_key is not None and not engine_of(engine).helps_in_memory):
             options: dict[str, Any] = {"sample_weight": given.weights, "allow_no_subject": allow_no_subject, **sizes}
             report = model.learn(X, y, given.ids, given.subjects, progress=progress, **options)
         else:

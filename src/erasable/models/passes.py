@@ -303,11 +303,14 @@ class Engine:
         About how large blocks of arrays should be.
     sends : bool
         Whether rows are sent to other processes, in every pass anew.
+    helps_in_memory : bool
+        Whether passes over arrays are worth their cost; without them, arrays are learnt as if there were no engine.
     """
 
     moved = 0
     block_bytes = 2**24
     sends = False
+    helps_in_memory = True
 
     def screening(self, model: Model) -> Screening | None:
         """The screen of a model in its present state, for this engine."""
