@@ -51,7 +51,7 @@ class Task:
         self.name, self.raw = data.name, isinstance(data, Table)
         self.numeric = self.raw and data.numeric
         self.data = data
-        self.y = data.y if self.numeric or not self.raw else data.y.astype(str)
+        self.y = data.y if data.y.dtype.kind in "biuf" else data.y.astype(str)
         self._plan = ...
 
     def folds(self):

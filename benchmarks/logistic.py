@@ -33,14 +33,14 @@ COLUMNS = {
 TEXT = f"""## Logistic weights after deletions
 
 Milliseconds of processor time on one BLAS thread: median (fastest to slowest) over deletions; alpha {ALPHA}. Ours are
-certified, bit for bit, and keep no factor and no iterate. "The model" is `clf.forget(ids=[id])`, then `clf.coef_`: it
-begins at nothing, led by the Gram matrix of the rows that are left; the next column is the same for {MANY} rows at
-once. Then the solver alone: with that matrix, without it (that of a sample is then formed first), and from the float32
-weights that were published before the deletion, which the model does not keep. The peer is
-`LogisticRegression(solver="newton-cholesky", tol=1e-8)`, warm-started from those weights: it is given what ours has to
-do without. It stops after one iteration or two, by the rows that went, so that its times vary. Ratios are those of the
-model to the peer, after one deletion and after {MANY}, and where rows are sparse that of the solver to the peer, both
-given sparse rows. Peaks are those of Python and NumPy above what they held before the call."""
+certified, bit for bit, and keep no factor and no iterate. "The model" is `clf.forget(ids=[id])`, then `clf.coef_`. Its
+weights were read before, so `forget` begins with them, and overwrites them before it returns. The next column is the
+same for {MANY} rows at once. Then the solver alone: from nothing with the Gram matrix of the rows that are left,
+without it (that of a sample is then formed first), and from the float32 weights before the deletion. The peer is
+`LogisticRegression(solver="newton-cholesky", tol=1e-8)`, warm-started from those weights. It stops after one iteration
+or two, by the rows that went, so that its times vary. Ratios are those of the model to the peer, after one deletion and
+after {MANY}, and where rows are sparse that of the solver to the peer, both given sparse rows. Peaks are those of
+Python and NumPy above what they held before the call."""
 
 
 def cases(folder):

@@ -20,6 +20,7 @@ import sys
 import threading
 import time
 import traceback
+from collections import Counter
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from datetime import UTC, datetime
 from multiprocessing import get_context, parent_process
@@ -137,8 +138,10 @@ def goals(parts):
 
 
 def page(parts, state, command):
-    """The file: which code it is of, the goals, the sections."""
+    """The file: which code most of it is of, the goals, the sections."""
     stamps = {name: STAMP.search(part) for name, part in parts.items()}
+    counts = Counter(found[2] for found in stamps.values() if found)
+    state = max(counts, key=lambda one: (counts[one], one == state), default=state)
     seconds = sum(int(found[1].replace(",", "")) for found in stamps.values() if found and found[2] == state)
     others = [name for name, found in stamps.items() if not found or found[2] != state]
     text = f"# Results\n\nMade by `{command}` at {state}, {datetime.now(UTC):%Y-%m-%d}: {seconds / 60:.0f} minutes in "

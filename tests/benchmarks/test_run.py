@@ -79,7 +79,7 @@ def test_resuming_runs_what_is_missing_failed_or_of_another_code(out, monkeypatc
     _, ran, parts = run(out, "--resume", "--only", "loop")
     assert ran == ["loop"]
     assert STAMP.search(parts["fit"])[2] == "abcd1234"
-    assert "nother code state, as each says at its end: fit, forget." in out.read_text()
+    assert "nother code state, as each says at its end: loop." in out.read_text()
 
 
 def test_sections_of_speed_run_by_themselves_and_the_others_two_at_a_time():
