@@ -161,6 +161,21 @@ def test_neither_samples_nor_groups_matter(larger, monkeypatch):
     assert bits_of(logistic_weights(*problem)) == bits_of(W)
 
 
+@pytest.mark.parametrize("error", [0.3, 3.0])
+@pytest.mark.parametrize("passes", [12, 1])
+def test_samples_for_hessians_do_not_matter(larger, error, passes, monkeypatch):
+    """Be they large or small, and their steps improved or not."""
+    problem, W = larger
+    monkeypatch.setattr(newton, "_MANY_PASSES", 0.0)
+    monkeypatch.setattr(newton, "_SAMPLE_ERROR", error)
+    monkeypatch.setattr(newton, "_MOST_PASSES", passes)
+    made, hessian = [], RowBlocks.sampled_gram
+    monkeypatch.setattr(RowBlocks, "sampled_gram", lambda self, D: made.append(D) or hessian(self, D))
+    start = W + np.float32(0.01)
+    assert bits_of(logistic_weights(*problem)) == bits_of(logistic_weights(*problem, start)) == bits_of(W)
+    assert made
+
+
 def test_balls_say_the_same_of_many_rows(larger, monkeypatch):
     (rows, signs, counts, grid, units), W = larger
     monkeypatch.setattr(logistic.Point, "enclosure", lambda self, s: Enclosure(np.inf, s))

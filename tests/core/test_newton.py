@@ -81,3 +81,66 @@ def test_with_the_gram_matrix_one_hessian_is_enough(problems, monkeypatch):
     assert len(made) <= 2
     _, G = problems.margins_and_gradient(W)
     assert np.abs(G).max() < 1e-5
+
+
+def test_a_sample_takes_large_entries_as_they_are_and_some_of_the_small_ones():
+    D = np.random.default_rng(11).random(4000) ** 6 / 4.0
+    few = newton.thinned(D, 5)
+    taken = few > 0.0
+    assert 0.1 < taken.mean() < 0.5
+    np.testing.assert_allclose(few.sum(), D.sum(), rtol=0.01)
+    t = few[taken].min()
+    np.testing.assert_array_equal(few[taken], np.maximum(D, t)[taken])
+    assert taken[t < D].all()
+
+
+@pytest.mark.parametrize("D", [np.zeros(7), np.full(7, 0.25), np.array([1.0, 0.0, 1e-300, 0.5]) + 5e-324])
+def test_a_sample_of_few_or_equal_entries_is_all_of_them(D):
+    np.testing.assert_array_equal(newton.thinned(D, 30), np.where(D > 1e-200, D, 0.0))
+
+
+@pytest.fixture
+def wide():
+    """A problem whose margins differ much, and these."""
+    rng = np.random.default_rng(12)
+    grid = Grid(20)
+    rows = np.full((6000, 21), grid.constant, dtype=grid.dtype)
+    rows[:, :20] = rng.integers(-4000, 4000, (6000, 20))
+    signs = np.where(rng.random((6000, 1)) < 0.9, 1.0, -1.0)
+    found = Problems(RowBlocks.of(rows, grid), signs, rng.random(6000) + 0.5, grid.bits, round(ALPHA * 4**grid.bits))
+    return found, 4.0 * rng.standard_normal(6000)
+
+
+@pytest.mark.parametrize("passes", [12, 1])
+def test_a_step_by_a_sample_is_as_good_as_one_by_the_whole(wide, passes, monkeypatch):
+    """It is improved, or where that takes too long made anew."""
+    monkeypatch.setattr(newton, "_MANY_PASSES", 0.0)
+    monkeypatch.setattr(newton, "_MOST_PASSES", passes)
+    problem, margins = wide
+    factor = problem.factor(margins, whole=False)
+    assert factor.sampled
+    assert not problem.factor(margins).sampled
+    g = np.random.default_rng(13).standard_normal(21)
+    s, used = problem.step(factor, g, margins, 0.0)
+    assert used.sampled == (passes == 12)
+    X = np.concatenate([x for _, x in problem.rows]) / 2.0**problem.bits
+    D = problem.counts * expit(margins) * expit(-margins)
+    H = ALPHA * np.eye(21) + X.T @ (X * D[:, None])
+    np.testing.assert_allclose(problem.bent(D, g), H @ g, rtol=0, atol=1e-3)
+    rest = H @ s + g
+    assert rest @ np.linalg.solve(H, rest) < 1e-4 * (g @ np.linalg.solve(H, g))
+
+
+def test_a_whole_factor_is_of_no_sample_even_where_most_rows_do_not_bend(wide, monkeypatch):
+    monkeypatch.setattr(newton, "_MANY_PASSES", 0.0)
+    problem, _ = wide
+    margins = np.full(6000, 1000.0)
+    margins[:60] = 0.0
+    assert not problem.factor(margins).sampled
+    assert not problem.factor(margins, double=True).sampled
+
+
+@pytest.mark.parametrize("s", [np.zeros(21), np.full(21, np.inf)])
+def test_no_step_bends_nothing(wide, s):
+    problem, margins = wide
+    assert not problem.bent(problem.bends(margins), s).any()

@@ -79,8 +79,8 @@ def logistic_weights(
     -----
     *Law*: a pure function of the set of rows with their signs and counts, and of alpha: not of their order, of
     ``start`` or ``gram``, of block sizes, threads, or the machine.
-    *Cost*: some passes over the rows and mostly one Hessian (n d^2, float32); memory for blocks of rows, n k numbers
-    and d x d factors. Nothing is kept between calls.
+    *Cost*: some passes over the rows and mostly one Hessian of them or of a sample (n d^2, float32); memory for blocks
+    of rows, n k numbers and d x d factors. Nothing is kept between calls.
 
     Raises
     ------
@@ -163,9 +163,10 @@ def _certify(
     """Settle what double words can; return the best point and a factor of the Hessian there."""
     q = rounding_digits(problem.units, problem.bits)
     alpha, last, fresh = problem.alpha, math.inf, False
+    goal = (alpha * 2.0 ** -(q + 9)) ** 2  # a decrement whose radius settles most entries
     for _ in range(20):
         point = Point.at(problem, w)
-        s = -factor.solve(point.gradient)
+        s, factor = problem.step(factor, point.gradient, point.margins, goal)
         decrement = max(-float(point.gradient @ s), 0.0)
         near = decrement <= 4.0 * alpha * 2.0 ** -(q + 18)
         if near or decrement > last / 16.0:
@@ -178,7 +179,8 @@ def _certify(
                     break
                 smallest = enclosure.radius
                 factor.learn(s, enclosure.eta - point.gradient)
-                s = s - factor.solve(enclosure.eta)
+                more, factor = problem.step(factor, enclosure.eta, point.margins, goal)
+                s = s + more
             if settled.all() or fresh:
                 return point.w + s, factor
             factor, fresh = problem.factor(point.margins, double=True), True

@@ -26,6 +26,7 @@ _BLOCK_ENTRIES = 2**18  # of a dense block: two megabytes stay in a cache
 _SLAB = 32  # blocks of sparse rows whose products with each other are summed at once
 _SPARSE = 1 / 8  # rows with fewer entries than this, of all, are multiplied as sparse ones
 _VERY_SPARSE = 1 / 16  # and their products with each other are, too
+_MANY_PASSES = 6.0  # a Gram matrix that costs more than these is made of a sample, and passes make up for it
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,11 @@ class RowBlocks:
             return 4.0 + float(sum(part.nnz for _, part in self.parts)) / max(self.n, 1)
         return 1.0 + self.d / 64.0
 
+    @property
+    def worth_a_sample(self) -> bool:
+        """Whether a Gram matrix of all rows costs much more than some products with them."""
+        return not self.sparse and self.gram_in_passes > _MANY_PASSES
+
     def sample(self, every: int) -> RowBlocks:
         """One block of so many."""
         return RowBlocks(self.n, self.d, self.parts[::every], self.sparse, self.very_sparse)
@@ -88,6 +94,21 @@ class RowBlocks:
             scaled = dense.astype(dtype)
             scaled *= roots[where, None]
             H = rank_k(1.0, scaled.T, beta=1.0, c=H, lower=1, overwrite_c=1)
+        return H
+
+    def sampled_gram(self, D: Float64s) -> Floats:
+        """The same in float32 from the rows whose D is not zero; the rows are dense."""
+        H: Floats = np.zeros((self.d, self.d), dtype=np.float32, order="F")
+        roots: Floats = np.sqrt(D).astype(np.float32)
+        scaled, filled = np.empty((MOST_ROWS, self.d), dtype=np.float32), 0
+        for where, part in (*self.parts, (slice(0, 0), None)):
+            taken = np.flatnonzero(roots[where])
+            if part is None or filled + len(taken) > MOST_ROWS:
+                H = blas.ssyrk(1.0, scaled[:filled].T, beta=1.0, c=H, lower=1, overwrite_c=1)
+                filled = 0
+            if part is not None:
+                np.multiply(part[taken], roots[where][taken, None], out=scaled[filled : filled + len(taken)])
+                filled += len(taken)
         return H
 
     def _sparse_gram(self, D: Float64s) -> Float64s:
@@ -142,13 +163,18 @@ _MOST_STEPS = 50
 _NEAR = 2.0**-12  # a distance from the minimiser within which Newton's method needs no line search
 _GOAL = 2.0**-40  # of alpha: a decrement that can be certified
 _END = 2.0**-60  # of alpha: about what the certificate's own steps lead to
-_SINGLE = 2.0**-24  # of the sum of counts: a decrement that gradients from float32 products show
+_STEP_GOAL = 2.0**-48  # of alpha: a decrement that rounding a point to certify leaves, about
+_SINGLE = 2.0**-20  # of the sum of counts: a decrement that gradients from float32 products show
 _LEAST_SAMPLE = 512  # rows
 _SAMPLE = 8  # rows for each column
 _CLOSE = 0.01  # for each column: a decrement at which a Hessian says more than that at zero
 _APPROACH = 12  # steps without one, at most
 _PATIENCE = 3  # steps that are left where a factor is fresh
 _FAR = 2.0**60  # from zero; no minimiser is farther than 2**41
+_SAMPLE_ERROR = 0.3  # of the Hessian
+_MOST_SAMPLED = 0.75  # of the rows
+_ENOUGH = 2.0**-24  # of a decrement: how much of it a step may leave
+_MOST_PASSES = 12  # that improve a step
 _MOST_SEEN = 20  # steps from which a factor learns
 
 
@@ -208,9 +234,21 @@ class Problems:
             L, info = lapack.spotrf(H, lower=1)
         return Factor(L, False) if info == 0 and np.isfinite(L).all() else None
 
-    def factor(self, margins: Float64s, *, double: bool = False) -> Factor:
-        """Cholesky factor of about the Hessian of one problem."""
-        D = self.counts * expit(margins) * expit(-margins)
+    def bends(self, margins: Float64s) -> Float64s:
+        """``c_i p_i (1 - p_i)`` for one problem."""
+        return np.asarray(self.counts * expit(margins) * expit(-margins))
+
+    def factor(self, margins: Float64s, *, double: bool = False, whole: bool = True) -> Factor:
+        """Cholesky factor of about the Hessian of one problem; of a sample's where that pays and will do."""
+        D = self.bends(margins)
+        if self.rows.worth_a_sample and not (double or whole):
+            few = thinned(D, self.rows.d)
+            if np.count_nonzero(few) < _MOST_SAMPLED * len(D):
+                H = self.rows.sampled_gram(np.ldexp(few, -2 * self.bits))
+                H[np.diag_indices_from(H)] += np.float32(self.alpha)
+                L, info = lapack.spotrf(H, lower=1, overwrite_a=1)
+                if info == 0:
+                    return Factor(L, False, sampled=True)
         dtype = np.float64 if double else np.float32
         H = self.rows.gram(np.ldexp(D, -2 * self.bits), dtype)
         ridge = self.alpha
@@ -224,6 +262,53 @@ class Problems:
                 return self.factor(margins, double=True)
             ridge = max(8.0 * ridge, 2.0**-50 * float(H.diagonal().max()))
 
+    def bent(self, D: Float64s, s: Float64s) -> Float64s:
+        """About ``H s`` for one problem, from products in float32."""
+        t, size, unit = np.zeros_like(s), float(np.abs(s).max(initial=0.0)), 2.0**-self.bits
+        if not 0.0 < size < np.inf:
+            return t
+        v, d = (s * (unit / size)).astype(np.float32), D.astype(np.float32)
+        with np.errstate(invalid="ignore"):  # as above
+            for where, X in self.rows.blocks(np.float32):
+                t += X.T @ (d[where] * (X @ v))
+        return self.alpha * s + t * (unit * size)
+
+    def step(self, factor: Factor, g: Float64s, margins: Float64s, goal: float) -> tuple[Float64s, Factor]:
+        """About ``-H^-1 g`` for one problem, and the factor that led there.
+
+        A step by the factor of a sample is improved until what is left of its decrement is at most the goal, or what a
+        step by a whole factor would leave. If that takes too long, a whole one is made.
+        """
+        s = more = -factor.solve(g)
+        if not factor.sampled:
+            return s, factor
+        rest, now, D = g, -float(g @ s), self.bends(margins)
+        goal = max(goal, now * max(now / float(self.counts.sum()), _ENOUGH))
+        for _ in range(_MOST_PASSES):
+            if not -float(rest @ more) > goal:
+                return s, factor
+            Hs = self.bent(D, more)
+            factor.learn(more, Hs)
+            rest = rest + Hs
+            more = -factor.solve(rest)
+            s = s + more
+        return self.step(self.factor(margins), g, margins, goal)
+
+
+def thinned(D: Float64s, d: int) -> Float64s:
+    """``D`` with most of its small entries replaced by zero, and what is left of these raised to make up for it.
+
+    Row i is taken with a chance of ``min(1, D_i / t)``, evenly in the order of rows, and then counts ``max(D_i, t)``.
+    That is off by about ``2 sqrt(d sum of D_i max(t - D_i, 0)) / sum of D_i`` of the Hessian, so t follows.
+    """
+    most, t = (_SAMPLE_ERROR * float(D.sum())) ** 2, float(D.max())
+    while 4.0 * d * float(D @ np.maximum(t - D, 0.0)) > most:
+        t *= 0.75
+    if t == 0.0:
+        return D
+    turns = np.floor(np.cumsum(np.minimum(D / t, 1.0)))
+    return np.where(np.diff(turns, prepend=0.0) > 0.0, np.maximum(D, t), 0.0)
+
 
 @dataclass(frozen=True)
 class Factor:
@@ -234,6 +319,7 @@ class Factor:
 
     L: Any
     double: bool
+    sampled: bool = False
     seen: list[tuple[Float64s, Float64s, float]] = field(default_factory=list)  # s, H s and s'H s
 
     def learn(self, s: Float64s, Hs: Float64s) -> None:
@@ -310,8 +396,8 @@ def _descend(
             last, fresh = decrement[j], factors[j] is None
             while True:
                 if fresh:
-                    factors[j] = problems.factor(M[:, j], double=not rough[j])
-                S[:, j] = -factors[j].solve(G[:, j])
+                    factors[j] = problems.factor(M[:, j], double=not rough[j], whole=False)
+                S[:, j], factors[j] = problems.step(factors[j], G[:, j], M[:, j], _STEP_GOAL * alpha)
                 now = -float(G[:, j] @ S[:, j])
                 approaching[j] &= not fresh and now > _CLOSE * d and step < _APPROACH
                 if fresh or approaching[j] or _passes(now, last, _END * alpha) <= patience:
