@@ -407,14 +407,15 @@ def targets(class_sums: Float64s) -> Float64s:
 
 def symmetric(H: Float64s) -> npt.NDArray[np.int64]:
     """The whole matrix as int64, from its lower triangle."""
-    with np.errstate(invalid="ignore"):  # above the diagonal there may be anything; it is overwritten below
-        whole = H.astype(np.int64, order="F")
-    step = 128
-    for low in range(0, len(H), step):  # block by block: a transposed copy of the whole would miss every cache
-        high = low + step
-        whole[low:high, high:] = whole[high:, low:high].T
-        corner = np.tril(whole[low:high, low:high])
-        whole[low:high, low:high] = corner + np.tril(corner, -1).T
+    d, step = len(H), 128
+    whole, below = np.empty((d, d), dtype=np.int64, order="F"), np.tri(step, dtype=bool)
+    with np.errstate(invalid="ignore"):  # above the diagonal there may be anything; it is overwritten
+        for low in range(0, d, step):  # block by block: a transposed copy of the whole would miss every cache
+            high = low + step
+            whole[low:, low:high] = H[low:, low:high]
+            whole[low:high, high:] = whole[high:, low:high].T
+            corner = whole[low:high, low:high]
+            corner[:] = np.where(below[: len(corner), : len(corner)], corner, corner.T)
     return whole.T  # in C order, and the same
 
 
