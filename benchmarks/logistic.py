@@ -98,18 +98,19 @@ def peers(rows, signs, grid, before, gone):
     return {"peer": lambda: refit(dense), **({"peer, sparse": lambda: refit(csr)} if sparse else {})}
 
 
-def weights_after_forgetting(clf, rng, n):
-    """So many rows less, and the weights of those that are left."""
-    clf.forget(ids=rng.choice(clf.core_ids_, n, replace=False))
+def weights_after_forgetting(clf, ids):
+    """The weights of the rows that are left."""
+    clf.forget(ids=ids)
     return clf.coef_
 
 
 def calls_of(clf, core, before, rng):
     """All calls of one round: one row leaves, and then a hundred."""
     n, gone = len(core[0]), rng.integers(len(core[0]))
-    calls = {"model": lambda: weights_after_forgetting(clf, rng, 1)}
+    one, *many = rng.choice(clf.core_ids_, 1 + MANY, replace=False)
+    calls = {"model": lambda: weights_after_forgetting(clf, [one])}
     calls |= contestants(*core, before, gone) | peers(*core, before, gone)
-    calls[MODEL_MANY] = lambda: weights_after_forgetting(clf, rng, MANY)
+    calls[MODEL_MANY] = lambda: weights_after_forgetting(clf, many)
     after = peers(*core, before, rng.choice(n, MANY, replace=False))
     return calls | {PEER_MANY: after.get("peer, sparse", after["peer"])}
 
@@ -123,6 +124,7 @@ def measured(clf, core, rounds, name):
         calls = calls_of(clf, core, before, rng)
         for who, found in processor_turns(calls, 1).items():
             times.setdefault(who, []).extend(found)
+    calls = calls_of(clf, core, before, rng)  # with a row that is still there
     return times, {who: peak_of(calls[who]) for who in ("model", "peer")}
 
 
