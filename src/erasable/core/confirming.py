@@ -10,7 +10,7 @@ Three facts make it quick:
   backwards. The claim is right if and only if their sums are equal where they meet: sums are exact.
 
 Rows that are not confirmed have to be selected by :mod:`erasable.core.selector`, which decides every row. NumPy's
-products are used because SciPy's keep other threads waiting. Changes nothing it is given.
+products are used because most of SciPy's keep other threads waiting. Changes nothing it is given.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ import numpy as np
 from scipy.linalg import lapack
 
 from erasable.core.arrays import Booleans, Float32s, Float64s, Integers, Positions
-from erasable.core.deciding import U32, U64, exceeds
+from erasable.core.deciding import U32, U64, exceeds, multiply_by_triangle
 from erasable.core.grid import Grid
 from erasable.core.sums import empty_gram, exact_rows, few_threads
 
 _LEAST, _MOST = 128, 2048  # rows of a chunk
 _STEPS = 3  # evaluations of the lower bound
 _FEW = 4  # rows of a chunk that are decided exactly
-_STRIPES = 4  # of a triangular matrix: products leave out most of its zeros
+_STRIPES = 4  # of a triangle of products: most of those above it are left out
 
 
 def all_selected(
@@ -198,12 +198,9 @@ class _Walk:
 
 def _whitened(X: Float64s, M: Float64s) -> Float32s:
     """``M x`` for each row, by products in float32; M is a lower triangle."""
-    X32, M32, d = X.astype(np.float32), M.astype(np.float32), len(M)
-    Y, step = np.empty(X.shape, dtype=np.float32), -(-d // _STRIPES)
+    Y = X.astype(np.float32)
     with np.errstate(invalid="ignore"):  # some float32 kernels raise the flag over lanes that they do not use
-        for low in range(0, d, step):
-            high = min(d, low + step)
-            Y[:, low:high] = X32[:, :high] @ M32[low:high, :high].T
+        multiply_by_triangle(M.astype(np.float32, order="F"), Y)
     return Y
 
 
