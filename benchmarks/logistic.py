@@ -98,19 +98,18 @@ def peers(rows, signs, grid, before, gone):
     return {"peer": lambda: refit(dense), **({"peer, sparse": lambda: refit(csr)} if sparse else {})}
 
 
-def weights_after_forgetting(clf, ids):
-    """The weights of the rows that are left."""
-    clf.forget(ids=ids)
+def weights_after_forgetting(clf, ids, n):
+    """So many rows less, and the weights of those that are left; ``ids`` gives every row once."""
+    clf.forget(ids=[next(ids) for _ in range(n)])
     return clf.coef_
 
 
-def calls_of(clf, core, before, rng):
+def calls_of(clf, ids, core, before, rng):
     """All calls of one round: one row leaves, and then a hundred."""
     n, gone = len(core[0]), rng.integers(len(core[0]))
-    one, *many = rng.choice(clf.core_ids_, 1 + MANY, replace=False)
-    calls = {"model": lambda: weights_after_forgetting(clf, [one])}
+    calls = {"model": lambda: weights_after_forgetting(clf, ids, 1)}
     calls |= contestants(*core, before, gone) | peers(*core, before, gone)
-    calls[MODEL_MANY] = lambda: weights_after_forgetting(clf, many)
+    calls[MODEL_MANY] = lambda: weights_after_forgetting(clf, ids, MANY)
     after = peers(*core, before, rng.choice(n, MANY, replace=False))
     return calls | {PEER_MANY: after.get("peer, sparse", after["peer"])}
 
@@ -120,11 +119,11 @@ def measured(clf, core, rounds, name):
     rows, signs, grid = core
     before = logistic_weights(rows, signs[None, :], np.ones(len(rows)), grid, round(ALPHA * 4**grid.bits))
     times, rng = {}, np.random.default_rng(0)
+    ids = iter(rng.permutation(clf.core_ids_))
     for _ in track(range(rounds), description=f"logistic, {name}", console=console, transient=True):
-        calls = calls_of(clf, core, before, rng)
+        calls = calls_of(clf, ids, core, before, rng)
         for who, found in processor_turns(calls, 1).items():
             times.setdefault(who, []).extend(found)
-    calls = calls_of(clf, core, before, rng)  # with a row that is still there
     return times, {who: peak_of(calls[who]) for who in ("model", "peer")}
 
 
