@@ -1,6 +1,6 @@
 """Rows screened on a GPU: whether the state is that of the processor, and how fast it is.
 
-    PYTHONPATH=src python benchmarks/gpu.py [--out FILE] [--rows N] [--columns D] [--device cuda]
+    PYTHONPATH=src python benchmarks/gpu.py [--out FILE] [--rows N] [--columns D] [--device cuda] [--state COMMIT]
 
 Prints what it finds and writes it as JSON, section by section, so that a run that is cut short leaves what it has.
 Needs PyTorch and what the package needs; with the defaults some 60 GB of memory here and 60 GB there, and some five
@@ -26,7 +26,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 
-from benchmarks.gpu_fit import whole_fit
+from benchmarks.gpu_fit import in_turns, whole_fit
 from benchmarks.tools import code_state
 from erasable.core import arrays
 from erasable.core.arrays import DeviceRows
@@ -47,6 +47,7 @@ class Run:
 
     def __init__(self, given):
         self.name, self.n, self.d, self.out = given.device, given.rows, given.columns, given.out
+        self.state = given.state
         self.device = torch.device(given.device)
         self.cuda = self.device.type == "cuda"
         self.made = None
@@ -73,7 +74,7 @@ class Run:
 
 def machine(run):
     facts = {"torch": torch.__version__, "python": sys.version.split()[0], "cores": os.cpu_count()}
-    facts |= {"state": code_state(), "day": time.strftime("%Y-%m-%d", time.gmtime())}
+    facts |= {"state": run.state or code_state(), "day": time.strftime("%Y-%m-%d", time.gmtime())}
     if run.cuda:
         properties = torch.cuda.get_device_properties(run.device)
         facts |= {"gpu": properties.name, "gpu_bytes": properties.total_memory, "cuda": torch.version.cuda}
@@ -337,7 +338,18 @@ def short_of_memory(run):
     return found
 
 
-SECTIONS = (machine, ceilings, on_the_device, streamed, whole_fit, digests, survivors, probes, short_of_memory)
+SECTIONS = (
+    machine,
+    ceilings,
+    on_the_device,
+    streamed,
+    in_turns,
+    whole_fit,
+    digests,
+    survivors,
+    probes,
+    short_of_memory,
+)
 
 
 def main():
@@ -347,6 +359,7 @@ def main():
     parser.add_argument("--columns", type=int, default=1024)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--only", nargs="*", help="names of sections")
+    parser.add_argument("--state", help="the code state, where the repository does not tell")
     given = parser.parse_args()
     run, failed = Run(given), 0
     for section in SECTIONS:

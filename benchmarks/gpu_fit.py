@@ -1,5 +1,7 @@
 """A whole fit on a GPU: of rows that are there, and of rows in memory here, by rounds and stages; and ridge regression.
 
+And fits in turns with and without the GPU, of fewer rows.
+
 For ``benchmarks/gpu.py``.
 """
 
@@ -10,6 +12,7 @@ import time
 import numpy as np
 import torch
 
+from benchmarks.tools import take_turns
 from erasable.core.arrays import DeviceRows
 from erasable.engines import Torch
 from erasable.engines.device import DeviceScreen, _Ready
@@ -31,7 +34,7 @@ def registered(X):
 
 def ridge(run, X, y, capacity):
     """Ridge regression on all rows of norm one, streamed through the device: Gram matrix, then ``torch.linalg``."""
-    d = run.d
+    d = X.shape[1]
     G = torch.zeros((d + 1, d + 1), dtype=torch.float64, device=run.device)
     b = torch.zeros(d + 1, dtype=torch.float64, device=run.device)
     step = max(1, 2**28 // (4 * d))
@@ -48,12 +51,12 @@ def ridge(run, X, y, capacity):
     return weights
 
 
-def made_rows(run, n):
-    """Rows whose columns fall in size, and noisy labels: arrays here, and a tensor on the device."""
+def made_rows(run, n, d):
+    """Rows whose columns fall in size, a tensor on the device; and noisy labels, an array here."""
     generator = torch.Generator(run.device).manual_seed(3)
-    spectrum = torch.arange(1, run.d + 1, device=run.device) ** -0.5
-    rule = torch.randn(run.d, generator=generator, device=run.device)
-    there = torch.empty((n, run.d), device=run.device)
+    spectrum = torch.arange(1, d + 1, device=run.device) ** -0.5
+    rule = torch.randn(d, generator=generator, device=run.device)
+    there = torch.empty((n, d), device=run.device)
     y = np.empty(n, dtype=bool)
     for low in range(0, n, 2**17):
         part = there[low : low + 2**17]
@@ -62,6 +65,14 @@ def made_rows(run, n):
         score += 0.3 * score.std() * torch.randn(len(part), generator=generator, device=run.device)
         y[low : low + len(part)] = (score > 0).cpu().numpy()
     return there, y
+
+
+def copied(there):
+    """The rows of a tensor, as an array here."""
+    X = np.empty(there.shape, dtype=np.float32)
+    for low in range(0, len(X), 2**17):
+        X[low : low + 2**17] = there[low : low + 2**17].cpu().numpy()
+    return X
 
 
 class Stages:
@@ -128,10 +139,8 @@ def whole_fit(run):
     """Ten million rows, on the device and in memory here, and ridge regression on all of them in the same run."""
     n, found = run.n, {"rows": run.n, "columns": run.d}
     began = time.perf_counter()
-    there, y = made_rows(run, n + 2**16)
-    X = np.empty(there.shape, dtype=np.float32)
-    for low in range(0, len(X), 2**17):
-        X[low : low + 2**17] = there[low : low + 2**17].cpu().numpy()
+    there, y = made_rows(run, n + 2**16, run.d)
+    X = copied(there)
     found["making_s"] = time.perf_counter() - began
     rows, answers, test, wanted = X[:n], y[:n], X[n:], y[n:]
 
@@ -173,3 +182,30 @@ def whole_fit(run):
     predicted = ((part @ w[:-1] + w[-1]) * 2**-0.5 > 0).cpu().numpy()
     found["accuracy_of_ridge"] = float(np.mean(predicted == wanted))
     return found
+
+
+def in_turns(run):
+    """Seconds of fits of 4 million x 512 rows: from the device, and here with all processors; and of peers there."""
+    n, d, rounds = (4_000_000, 512, 3) if run.cuda else (20_000, 64, 2)
+    there, y = made_rows(run, n, d)
+    X, M = copied(there), torch.randn(d, d, device=run.device)
+    digests = set()
+
+    def fit(rows, engine):
+        clf = ErasableClassifier(threshold=0.1, engine=engine, loss="squared").fit(rows, y)
+        digests.add(clf.state_digest())
+
+    def product():
+        for part in there.split(2**18):
+            (part @ M).square().sum(1)
+        run.sync()
+
+    contestants = {
+        "device": lambda: fit(there, Torch(run.name)),
+        "product": product,
+        "ridge": lambda: ridge(run, there, y, 1.0),
+        "here": lambda: fit(X, None),
+        "local": lambda: fit(X, "local"),
+    }
+    times = take_turns(contestants, rounds, "fits in turns")
+    return {"rows": n, "columns": d, "rounds": rounds, "seconds": times, "same_digest": len(digests) == 1}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from benchmarks.tools import stamp, table
+from benchmarks.tools import goal, spread, stamp, table
 
 
 def gpu(options):
@@ -47,7 +47,7 @@ def as_text(found):
         f"{fit['ridge_on_the_device_s']:.2f} s on the device, {fit['ridge_on_all_rows_s']:.1f} s from pinned memory,",
         f"accuracy {fit['accuracy_of_ridge']:.3f}. A fit of {int(some):,}: {fit[f'fit_of_{some}_resident_s']:.1f} s of",
         f"rows on the device, {fit[f'fit_of_{some}_there_s']:.1f} s of rows in memory, and",
-        f"{fit[f'fit_of_{some}_here_s']:.1f} s without the device.\n",
+        f"{fit[f'fit_of_{some}_here_s']:.1f} s without the device.\n\n{_in_turns(found['in_turns'], machine['cores'])}",
     ]
     if "state" in machine:
         took = sum(one["took_s"] for one in found.values())
@@ -56,6 +56,27 @@ def as_text(found):
 
 
 _HEAD = ["rows", "fit", "screening, by round", "deciding, by round", "survivors, by round", "stages"]
+
+
+_WAYS = {
+    "device": '`engine="torch"`, rows on the device',
+    "local": '`engine="local"`, rows in memory',
+    "here": "no engine, rows in memory",
+    "ridge": "`torch.linalg`, ridge regression, rows on the device",
+    "product": "one product and its norms, rows on the device",
+}
+
+
+def _in_turns(turns, cores):
+    """Fits with and without the device, in turns, as a table and lines of the table of goals."""
+    seconds, size = turns["seconds"], f"{turns['rows']:,} x {turns['columns']}"
+    head = f"Fits of {size} and their peers in turns, {turns['rounds']} rounds, {cores} processors; one digest for "
+    head += f"all fits: {'yes' if turns['same_digest'] else 'NO'}.\n\n"
+    text = head + table(["what", "seconds"], [[words, spread(seconds[way])] for way, words in _WAYS.items()])
+    here = "no engine", seconds["here"]
+    text += goal(f"fit, {size}, rows on a GPU", seconds["device"], ("ridge there", seconds["ridge"]), seconds=1.0)
+    # 0.7 of the 6.5 s that no engine took when the goal was set.
+    return text + goal(f'fit, {size}, {cores} processors, `engine="local"`', seconds["local"], here, seconds=4.55)
 
 
 def _best(rate, what):
