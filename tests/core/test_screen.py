@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
-from scipy.linalg import blas
 from threadpoolctl import threadpool_limits
 
 from erasable import ErasableClassifier
 from erasable.core import deciding
-from erasable.core.deciding import factor, multiply_by_triangle, screen, survivors
+from erasable.core.deciding import factor, screen, survivors
 from erasable.core.grid import Grid, to_grid
 from erasable.core.selector import GridRows, RawRows
 from erasable.core.sums import add_rows, empty_gram
@@ -214,22 +213,6 @@ def test_some_rows_are_screened_as_they_are_among_all(scaling):
     assert 0 < whole.sum() < len(whole)
     assert np.array_equal(there(RawRows(X, grid, some)), whole[some])
     assert np.array_equal(X, before)
-
-
-@pytest.mark.parametrize(("n", "d"), [(0, 3), (1, 1), (7, 5), (300, 64)])
-def test_a_product_with_a_triangle_is_that_of_scipy(n, d):
-    rng = np.random.default_rng(n)
-    M = np.asfortranarray(np.tril(rng.standard_normal((d, d))).astype(np.float32))
-    X = rng.standard_normal((n, d)).astype(np.float32)
-    expected = blas.strmm(1.0, M, X.T, lower=1).T if n else X
-    multiply_by_triangle(M, X)
-    assert np.array_equal(X, expected)
-
-
-@pytest.mark.parametrize("X", [np.ones((3, 4), np.float32)[:, ::2], np.ones((2, 2)), np.ones((2, 3), np.float32)])
-def test_rows_that_do_not_fit_a_triangle_are_refused(X):
-    with pytest.raises(AssertionError):
-        multiply_by_triangle(np.eye(2, dtype=np.float32, order="F"), X)
 
 
 def test_rows_are_screened_alike_in_one_thread_and_in_several(monkeypatch):

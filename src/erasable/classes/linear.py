@@ -25,13 +25,13 @@ from erasable.core.sums import (
     LARGEST_EXACT,
     add_rows,
     empty_gram,
-    few_threads,
     guard_exactness,
     regulariser,
     solve_exactly,
     solve_weights,
     symmetric,
 )
+from erasable.core.threads import few_threads
 from erasable.validation import number_between
 
 

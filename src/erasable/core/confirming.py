@@ -25,9 +25,11 @@ import numpy as np
 from scipy.linalg import lapack
 
 from erasable.core.arrays import Booleans, Float32s, Float64s, Integers, Positions
-from erasable.core.deciding import U32, U64, exceeds, multiply_by_triangle
+from erasable.core.deciding import U32, U64, exceeds
 from erasable.core.grid import Grid
-from erasable.core.sums import empty_gram, exact_rows, few_threads
+from erasable.core.products import multiply_by_triangle
+from erasable.core.sums import empty_gram, exact_rows
+from erasable.core.threads import few_threads
 
 _LEAST, _MOST = 128, 2048  # rows of a chunk
 _STEPS = 3  # evaluations of the lower bound

@@ -19,8 +19,6 @@ Overwrites the rows handed to :func:`whiten` and :func:`survivors`, and adds sel
 
 from __future__ import annotations
 
-import ctypes
-import functools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -30,22 +28,13 @@ from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg import blas, cython_blas, lapack
+from scipy.linalg import blas
 
 from erasable.core.arrays import Booleans, Float64s, Integers, Matrix, Positions
 from erasable.core.grid import Grid, not_zero
-from erasable.core.sums import (
-    add_rows,
-    component,
-    factorise,
-    few_threads,
-    guard_exactness,
-    in_threads,
-    n_threads,
-    solutions,
-    solve_exactly,
-    symmetric,
-)
+from erasable.core.products import add_gram, divide_by_triangle, gram_of_rows, invert_triangle, multiply_by_triangle
+from erasable.core.sums import add_rows, component, factorise, guard_exactness, solutions, solve_exactly, symmetric
+from erasable.core.threads import Shared, few_threads, in_threads, limited, n_threads
 
 U32, U64 = 2.0**-24, 2.0**-53
 SHARE = 2**18  # numbers that a thread screens together
@@ -86,8 +75,8 @@ def whiten(f: Factor, rows: Float64s) -> Float64s:
 
     ``rows`` is float64 of shape (m, d), C order, and is overwritten.
     """
-    Y: Float64s = blas.dtrsm(1.0, f.L, rows.T, lower=1, overwrite_b=1)
-    return Y
+    divide_by_triangle(f.L, rows)
+    return rows.T
 
 
 def gram_error(f: Factor, trace: float, size: int) -> float:
@@ -133,8 +122,8 @@ def screen(f: Factor, grid: Grid, units: int, tau: float, *, on_grid: bool = Fal
     *Cost*: d^3 / 3 flops and two d x d arrays.
     """
     d = grid.n_features
-    M, info = lapack.dtrtri(f.L, lower=1)  # zero above the diagonal, as L is
-    if info != 0:
+    M = f.L.copy(order="F")  # zero above the diagonal
+    if not invert_triangle(M):
         return None
     norm_M = math.sqrt(float(np.einsum("ij,ij->", M, M)))
     # ``|M g|`` against ``|L^-1 g|``: residual of the inverse, in whichever side LAPACK leaves it small.
@@ -153,11 +142,18 @@ def screen(f: Factor, grid: Grid, units: int, tau: float, *, on_grid: bool = Fal
 
 def survivors_among(rows: OrderedRows, low: int, high: int, s: Screen) -> npt.NDArray[np.bool_]:
     """Which of the rows low..high the screen cannot discard; several threads share them."""
-    if not rows.shared:
-        return survivors(*rows.approximate(low, high), s)
+    return np.concatenate(screening(rows, low, high, s).results())
+
+
+def screening(rows: OrderedRows, low: int, high: int, s: Screen) -> Shared[Any, Booleans]:
+    """The same in parts, which other threads begin."""
     step = max(1, SHARE // len(s.M))
-    parts = [(first, min(high, first + step)) for first in range(low, high, step)]
-    return np.concatenate(in_threads(lambda part: survivors(*rows.approximate(*part), s), parts))
+    parts = [slice(first, min(high, first + step)) for first in range(low, high, step)]
+    if rows.shared:
+        return Shared(lambda part: survivors(*rows.approximate(part.start, part.stop), s), parts)
+    X, factors = rows.approximate(low, high)
+    parts = [slice(part.start - low, part.stop - low) for part in parts]
+    return Shared(lambda part: survivors(X[part], factors[part], s), parts)
 
 
 def survivors(X: npt.NDArray[np.float32], factors: Float64s, s: Screen) -> npt.NDArray[np.bool_]:
@@ -179,30 +175,6 @@ def survivors(X: npt.NDArray[np.float32], factors: Float64s, s: Screen) -> npt.N
     multiply_by_triangle(s.M, X)
     square: Float64s = factors * factors * np.einsum("ij,ij->i", X, X) + last * last
     return ~(square <= s.limit)
-
-
-def multiply_by_triangle(M: npt.NDArray[np.float32], X: npt.NDArray[np.float32]) -> None:
-    """``X = X M'`` in place, for a lower triangular M in Fortran order and X in C order.
-
-    As ``scipy.linalg.blas.strmm``, which would keep all other threads of Python waiting.
-    """
-    n, d = X.shape
-    assert (X.flags.carray, M.flags.f_contiguous, M.shape) == (True, True, (d, d))
-    assert X.dtype == M.dtype == np.float32
-    sizes = ctypes.byref(ctypes.c_int(d)), ctypes.byref(ctypes.c_int(n))
-    stride = ctypes.byref(ctypes.c_int(d))
-    _strmm()(b"L", b"L", b"N", b"N", *sizes, ctypes.byref(ctypes.c_float(1.0)), M.ctypes, stride, X.ctypes, stride)
-
-
-@functools.cache
-def _strmm() -> Callable[..., None]:
-    """``strmm`` as SciPy offers it to code in C."""
-    capsule = cython_blas.__pyx_capi__["strmm"]
-    name, pointer = ctypes.pythonapi.PyCapsule_GetName, ctypes.pythonapi.PyCapsule_GetPointer
-    name.restype, name.argtypes = ctypes.c_char_p, [ctypes.py_object]
-    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-    kind = ctypes.CFUNCTYPE(None, *[ctypes.c_char_p] * 4, *[ctypes.c_void_p] * 7)
-    return kind(pointer(capsule, name(capsule)))
 
 
 def exceeds(
@@ -305,6 +277,7 @@ class Run(ABC):
         self.chunk = min(1024, max(96, 3 * len(H) // 4))  # rows decided at once
         self.crowded = True  # whether most rows met last were selected
         self.waiting = 0
+        self.ahead = 0  # up to which row other threads have begun to look at those to come
         self.selected: list[Positions] = []
         self.batches: list[Any] = []
         self.decisions = Decisions()
@@ -314,6 +287,12 @@ class Run(ABC):
     @abstractmethod
     def queue(self, low: int, high: int) -> None:
         """Put the rows low..high that may be selected into the queue."""
+
+    def look_ahead(self, low: int, high: int) -> None:  # noqa: B027
+        """Other threads may begin what ``queue`` of these rows will need, while chunks of the queue are decided."""
+
+    def stop(self) -> None:  # noqa: B027
+        """Let no other thread go on."""
 
     @abstractmethod
     def next_chunk(self, size: int) -> tuple[Positions, Any]:
@@ -463,6 +442,7 @@ class DenseRun(Run):
         self.wasted = 0  # candidates decided against since the screen was made: how stale it is
         self.outdated = True  # whether H changed since the screen was made
         self.pending: list[Positions] = []
+        self.begun: Shared[Any, Booleans] | None = None  # screening of the rows to come
 
     @property
     def factor(self) -> Factor | None:
@@ -474,25 +454,55 @@ class DenseRun(Run):
     def queue(self, low: int, high: int) -> None:
         """See :class:`Run`; while most rows are selected, screening them first would be work for nothing."""
         index = self.candidates_in(low, high)
-        if 0.0 < self.tau < np.inf and not self.crowded:
-            if self.outdated and (self.screen is None or self.wasted > 64) and self.factor is not None:
-                self.screen = screen(self.factor, self.grid, self.units, self.tau, on_grid=self.rows.on_grid)
-                self.wasted, self.outdated = 0, False
-            if self.screen is not None:
-                index = index[survivors_among(self.rows, low, high, self.screen) | self.forced[low:high]]
-                self.decisions.screened += high - low - len(index)
+        if self.begun is None:
+            self._screen(low, high)
+        if self.begun is not None:
+            index = index[np.concatenate(self.begun.results()) | self.forced[low:high]]
+            self.decisions.screened += high - low - len(index)
+            self.begun, self.ahead = None, 0
         if len(index):
             self.pending.append(index)
             self.waiting += len(index)
         self.crowded = 2 * len(index) > high - low
 
-    def next_chunk(self, size: int) -> tuple[Positions, Integers]:
+    def look_ahead(self, low: int, high: int) -> None:
+        """See :class:`Run`; of no use where this thread alone reads the rows, or where BLAS shall have its threads."""
+        if low < high and self.rows.shared and limited():
+            self._screen(low, high)
+            self.ahead = high if self.begun is not None else 0
+
+    def _screen(self, low: int, high: int) -> None:
+        """Begin to screen these rows, by the factor of this moment or a little older one."""
+        if not 0.0 < self.tau < np.inf or self.crowded:
+            return
+        if self.outdated and (self.screen is None or self.wasted > 64) and self.factor is not None:
+            self.screen = screen(self.factor, self.grid, self.units, self.tau, on_grid=self.rows.on_grid)
+            self.wasted, self.outdated = 0, False
+        if self.screen is not None:
+            self.begun = screening(self.rows, low, high, self.screen)
+
+    def stop(self) -> None:
         """See :class:`Run`."""
+        if self.begun is not None:
+            self.begun.stop()
+
+    def next_chunk(self, size: int) -> tuple[Positions, Integers]:
+        """See :class:`Run`; the factor that the chunk needs is made meanwhile."""
         joined = np.concatenate(self.pending)
         index, rest = joined[:size], joined[size:]
         self.pending, self.waiting = [rest], len(rest)
         parts = max(1, min(n_threads(), 2 * index.size * len(self.H) // SHARE)) if self.rows.shared else 1
-        return index, np.concatenate(in_threads(self.rows.take, np.array_split(index, parts)))
+        work: list[Positions | None] = list(np.array_split(index, parts))
+        if parts > 1 and 0.0 < self.tau < np.inf:
+            work.insert(0, None)  # the factor
+        taken: list[Any] = in_threads(lambda part: self.factor if part is None else self.rows.take(part), work)
+        return index, np.concatenate(taken[-parts:])
+
+    def add(self, G: Integers, chosen: Booleans) -> None:
+        """See :class:`Run`."""
+        G = G[chosen]
+        add_gram(self.H, G.astype(np.float64, order="C"))
+        self.batches.append(G)
 
     def after_chunk(self, chosen: Booleans) -> None:
         """See :class:`Run`."""
@@ -505,13 +515,13 @@ class DenseRun(Run):
         eta, current = np.inf, self.factor
         if current is not None:
             Y = whiten(current, G.astype(np.float64, order="C"))
-            q = np.einsum("ij,ij->j", Y, Y)
+            q = np.einsum("ij,ij->i", Y.T, Y.T)
             eta = gram_error(current, float(q.sum()), len(G))
         if eta >= 0.25:  # float64 is too coarse for the bounds to mean anything
             return self.one_by_one(G, forced)
 
         def gram(candidates: Positions) -> Float64s:
-            B: Float64s = blas.dsyrk(1.0, Y if len(candidates) == len(G) else Y[:, candidates], trans=1, lower=1)
+            B = gram_of_rows(Y.T if len(candidates) == len(G) else Y.T[candidates])
             B.flat[:: len(B) + 1] += 1.0
             return B
 

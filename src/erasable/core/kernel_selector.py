@@ -39,7 +39,8 @@ from erasable.core.arrays import Float64s, Integers
 from erasable.core.deciding import U64, exceeds
 from erasable.core.kernels import Kernel, Points
 from erasable.core.selector import Decisions, Progress
-from erasable.core.sums import factorise, few_threads, symmetric
+from erasable.core.sums import factorise, symmetric
+from erasable.core.threads import few_threads
 from erasable.errors import ConfigurationError, InputError
 
 Mask = npt.NDArray[np.bool_]

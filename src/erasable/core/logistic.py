@@ -22,7 +22,8 @@ from erasable.core.arrays import Booleans, Float32s, Float64s, Int64s, Matrix
 from erasable.core.grid import Grid
 from erasable.core.logistic_balls import SIGMOID_ERROR, settle_in_balls, smaller_sigmoid, two_product, two_sum
 from erasable.core.newton import MOST_ROWS, Factor, Problems, RowBlocks, minimise
-from erasable.core.sums import LARGEST_EXACT, few_threads
+from erasable.core.sums import LARGEST_EXACT
+from erasable.core.threads import few_threads
 from erasable.errors import ConfigurationError, ExactnessError, InputError
 
 MOST_ROWS_AT_ONCE = 2**20 - 1  # sums of integers stay below 2**63

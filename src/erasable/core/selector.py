@@ -20,6 +20,7 @@ Adds the rows it selects to the sums it is given.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -29,11 +30,12 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from erasable.core.arrays import DeviceRows, Float64s, Matrix, Positions, on_host
-from erasable.core.deciding import SHARE, DenseRun, OrderedRows, Screen, factor, screen, survivors_among
+from erasable.core.deciding import SHARE, DenseRun, OrderedRows, Run, Screen, factor, screen, survivors_among
 from erasable.core.deciding import Decisions as Decisions
 from erasable.core.grid import MAX_BITS, MIN_BITS, Grid, count_outside_ball, plain_scaling, to_grid
 from erasable.core.sparse_deciding import Inverse, SparseRun, invert, may_exceed
-from erasable.core.sums import n_threads, regulariser
+from erasable.core.sums import alone, regulariser
+from erasable.core.threads import n_threads
 from erasable.errors import ConfigurationError, InputError
 from erasable.validation import positive_number, switch, whole_number
 
@@ -85,6 +87,8 @@ def selecting_units(
 Progress = Callable[[int, int], None]
 Mask = npt.NDArray[np.bool_]
 _BLOCK = 2**20  # numbers looked at together
+_LONGEST = 8  # times as many rows as usual are screened at once where hardly any survives
+_FEW_CHUNKS = 2
 
 
 @dataclass(frozen=True)
@@ -305,15 +309,37 @@ def select(
     d^2 for a row selected.
     *Source*: Algorithm 1, procedure BBQSampler.
     """
-    d, low, n = grid.n_columns, 0, len(rows)
+    d, n = grid.n_columns, len(rows)
     run_of: Any = SparseRun if rows.sparse else DenseRun
     run = run_of(rows, H, n_core, grid, units, tau, np.zeros(n, dtype=bool) if forced is None else forced)
     block = block_rows or max(chunk_rows or run.chunk, min(32768, max(8, n_threads()) * SHARE // d))
     if tau == 0.0:  # every row but zero is selected: large chunks, nothing to screen
         run.chunk = block
+    growing = rows.shared and not rows.sparse and block_rows is None
+    try:
+        with nullcontext() if rows.sparse else alone(H):
+            _decide_all(run, n, block, _LONGEST * block if growing else block, chunk_rows, progress)
+    finally:
+        run.stop()
+    index = np.concatenate(run.selected) if run.selected else np.empty(0, dtype=np.intp)
+    return SelectedRows(index, run.batches, run.decisions)
+
+
+def _decide_all(run: Run, n: int, least: int, most: int, chunk_rows: int | None, progress: Progress | None) -> None:
+    """Let all n rows join the queue, between least and most at once, and decide them.
+
+    The fewer rows of a block survive, the longer may the next one be.
+    """
+    low, block = 0, least
     while low < n:
-        high = min(n, low + ((chunk_rows or run.chunk) if run.crowded else block))
+        chunk, before = chunk_rows or run.chunk, run.waiting
+        high = run.ahead or min(n, low + (chunk if run.crowded else block))
         run.queue(low, high)
+        found = run.waiting - before
+        if not run.crowded:
+            block = min(most, 2 * block) if 4 * found < chunk else block if found <= chunk else least
+        if run.waiting < _FEW_CHUNKS * chunk:  # otherwise those rows are better screened when the chunks are decided
+            run.look_ahead(high, min(n, high + block))
         while run.waiting >= (chunk_rows or run.chunk):
             run.decide(chunk_rows or run.chunk)
         low = high
@@ -322,5 +348,3 @@ def select(
     while run.waiting:
         run.decide(chunk_rows or run.chunk)
     run.add_pending_rows()
-    index = np.concatenate(run.selected) if run.selected else np.empty(0, dtype=np.intp)
-    return SelectedRows(index, run.batches, run.decisions)

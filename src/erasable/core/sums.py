@@ -18,13 +18,9 @@ whatever machine solves for ``w``, the published numbers are the same bits.
 
 from __future__ import annotations
 
-import functools
 import math
-import os
-import threading
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, TypeVar
@@ -33,15 +29,15 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 from scipy.linalg import blas, lapack
-from threadpoolctl import ThreadpoolController
 
 from erasable.core.arrays import Float32s, Float64s, Integers, Matrix, added_up, rows_of
 from erasable.core.grid import Grid
+from erasable.core.products import cholesky
 from erasable.core.split_rows import add_sparse_rows
+from erasable.core.threads import few_threads
 from erasable.errors import ConfigurationError, ExactnessError
 
 _FACTOR_ALONE = 5000  # factor smaller matrices than this on one thread
-_WORTH_SHARING = 3e7  # flops of matrix products that make several threads worth their while
 _BITS_PER_STEP = 24
 _SMALL = 256  # rows of a matrix: smaller ones are factored in no time
 _WELL_CONDITIONED = 2.0**17  # a condition number with which a factor in float32 has some bits left
@@ -55,78 +51,6 @@ class Refined:
     Z: npt.NDArray[np.object_]
     exponent: int
     residual: npt.NDArray[np.int64]
-
-
-class _OneThread:
-    """Limits BLAS to one thread while any thread of Python is in this context.
-
-    The limit holds for the process, so one Python thread at a time sets it and the same one restores it; others that
-    enter meanwhile find it set, or work without it.
-    """
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.owner: int | None = None
-        self.depth = 0
-        self.limited: list[tuple[Any, int]] = []  # libraries, and how many threads each had
-
-    def __enter__(self) -> None:
-        with self.lock:
-            if self.owner is None:
-                self.owner, libraries = threading.get_ident(), _blas().lib_controllers
-                self.limited = [(library, n) for library in libraries if (n := library.get_num_threads()) != 1]
-                for library, _ in self.limited:
-                    library.set_num_threads(1)
-            self.depth += self.owner == threading.get_ident()
-
-    def __exit__(self, *_: object) -> None:
-        with self.lock:
-            if self.owner == threading.get_ident():
-                self.depth -= 1
-                if self.depth == 0:
-                    for library, n in self.limited:
-                        library.set_num_threads(n)
-                    self.owner = None
-
-
-@functools.cache
-def _blas() -> ThreadpoolController:
-    return ThreadpoolController().select(user_api="blas")
-
-
-_ONE_THREAD = _OneThread()
-
-
-def few_threads(flops: float) -> AbstractContextManager[None]:
-    """One BLAS thread for work too small to share: on a busy machine threads would only wait for each other."""
-    return _ONE_THREAD if flops < _WORTH_SHARING else nullcontext()
-
-
-def n_threads() -> int:
-    """How many threads BLAS may use now."""
-    return max((library.get_num_threads() for library in _blas().lib_controllers), default=1)
-
-
-P = TypeVar("P")
-Q = TypeVar("Q")
-
-
-def in_threads(work: Callable[[P], Q], parts: Sequence[P]) -> list[Q]:
-    """What ``work`` returns for each part: several at a time, with one BLAS thread each and no more than BLAS has."""
-    n = min(len(parts), n_threads())
-    if n < 2:
-        return [work(part) for part in parts]
-    with _ONE_THREAD:
-        return list(_pool(n).map(work, parts))
-
-
-@functools.cache
-def _pool(n: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(n, "erasable")
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pool.cache_clear)  # threads are not inherited
 
 
 def alone(H: Float64s) -> AbstractContextManager[None]:
@@ -143,9 +67,9 @@ def factorise(H: Float64s, *, overwrite: bool = False) -> Float64s | None:
 
     What stands above the diagonal is zero.
     """
+    L = H if overwrite else H.copy(order="F")
     with alone(H):
-        L, info = lapack.dpotrf(H, lower=1, clean=1, overwrite_a=overwrite)
-    return L if info == 0 else None
+        return L if cholesky(L) else None
 
 
 def _coarse_factor(H: Float64s, units: int, columns: int) -> Float32s | None:

@@ -23,7 +23,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from erasable.core.arrays import Float64s
-from erasable.core.sums import few_threads
+from erasable.core.threads import few_threads
 from erasable.errors import ConfigurationError, InputError
 from erasable.features._base import MOST_FEATURES, NUMBERS, FeatureMap, Raw, as_numbers, dense_blocks, set_field
 from erasable.validation import choice, number_between, positive_number, seed, whole_number

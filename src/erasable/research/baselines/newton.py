@@ -11,7 +11,7 @@ from scipy.linalg import blas
 from scipy.special import expit
 
 from erasable.core.arrays import Float64s, Matrix
-from erasable.core.sums import few_threads
+from erasable.core.threads import few_threads
 from erasable.errors import ConfigurationError
 from erasable.models.heads import nearest_probabilities
 from erasable.models.reports import Guarantee

@@ -21,7 +21,8 @@ from erasable.core.arrays import Float64s, Matrix
 from erasable.core.grid import Grid, scale_rows
 from erasable.core.names import Key
 from erasable.core.selector import RawRows
-from erasable.core.sums import alone, few_threads
+from erasable.core.sums import alone
+from erasable.core.threads import few_threads
 from erasable.errors import ConfigurationError
 from erasable.models.configuration import check_memory, grid_of_parameters
 from erasable.models.core_rows import overwrite

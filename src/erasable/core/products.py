@@ -1,0 +1,132 @@
+"""Products, triangular solves and factors of dense matrices, shared by threads of Python.
+
+SciPy's own functions keep all other threads of Python waiting; here its BLAS and LAPACK are called as C code calls
+them. Sums come in another order where work is shared, so results are exact for integers below ``2**53``, and else
+within the bounds that hold for any order of summation.
+
+Overwrites its arguments where it says so.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.linalg import cython_blas, cython_lapack
+
+from erasable.core.arrays import Float64s
+from erasable.core.threads import in_threads, n_threads
+
+_WORTH_SHARING = 1e7  # flops
+_ABOVE = np.tri(64, k=-1, dtype=bool).T  # the diagonal of a block
+
+
+def multiply_by_triangle(M: npt.NDArray[np.float32], X: npt.NDArray[np.float32]) -> None:
+    """``X = X M'`` in place, for a lower triangular M in Fortran order and X in C order."""
+    n, d = X.shape
+    assert (X.flags.carray, M.flags.f_contiguous, M.shape) == (True, True, (d, d))
+    assert X.dtype == M.dtype == np.float32
+    _call("strmm", b"L", b"L", b"N", b"N", d, n, np.float32(1.0), M, d, X, d)
+
+
+def divide_by_triangle(L: Float64s, X: Float64s) -> None:
+    """``X = X L^-T`` in place by substitution, for a lower triangular L in Fortran order and X in C order."""
+    assert (X.flags.carray, L.shape, _in_columns(L)) == (True, 2 * X.shape[1:], True)
+    assert X.dtype == np.float64
+
+    def divide(rows: Float64s) -> None:
+        n, d = rows.shape
+        _call("dtrsm", b"L", b"L", b"N", b"N", d, n, 1.0, L, _step(L.T), rows, _step(rows))
+
+    n = n_threads() if float(X.size) * len(L) > _WORTH_SHARING else 1
+    in_threads(divide, np.array_split(X, max(1, min(n, len(X)))))
+
+
+def add_gram(H: Float64s, X: Float64s) -> None:
+    """``H += X'X`` on the lower triangle of H, which is in Fortran order; X is in C order."""
+    _add_products(H, X, b"N", len(X), 1.0)
+
+
+def gram_of_rows(X: Float64s) -> Float64s:
+    """The lower triangle of ``XX'``, Fortran order; what stands above the diagonal is unspecified."""
+    B = np.empty((len(X), len(X)), order="F")
+    _add_products(B, X.T, b"T", X.shape[1], 0.0)
+    return B
+
+
+def _add_products(H: Float64s, X: Float64s, across: bytes, k: int, beta: float) -> None:
+    """``H = beta H + X'X``, in tiles that threads share; ``across`` is b"T" where X itself is in Fortran order."""
+    assert (X.shape[1], _in_columns(H), X.flags.forc) == (len(H), True, True)
+    assert X.dtype == np.float64
+    d, step, other = len(H), _step(X if across == b"N" else X.T), b"T" if across == b"N" else b"N"
+    n = math.ceil(math.sqrt(2 * n_threads())) if n_threads() > 1 and float(k) * d * d > _WORTH_SHARING else 1
+    edges = np.linspace(0, d, n + 1, dtype=int).tolist()
+
+    def add(tile: tuple[int, int]) -> None:
+        (a, b), (c, e) = (edges[i : i + 2] for i in tile)
+        if tile[0] == tile[1]:
+            _call("dsyrk", b"L", across, b - a, k, 1.0, X[:, a:], step, beta, H[a:, a:], _step(H.T))
+        else:
+            _call("dgemm", across, other, b - a, e - c, k, 1.0, X[:, a:], step, X[:, c:], step, beta, H[a:, c:], d)
+
+    in_threads(add, sorted(((i, j) for i in range(n) for j in range(i + 1)), key=lambda tile: tile[0] == tile[1]))
+
+
+def cholesky(H: Float64s) -> bool:
+    """Overwrite the lower triangle of ``H`` by its Cholesky factor, the rest by zeros; whether there is one."""
+    assert _in_columns(H)
+    info = ctypes.c_int(0)
+    _call("dpotrf", b"L", len(H), H, _step(H.T), info)
+    for low in range(0, len(H), len(_ABOVE)):
+        high = low + len(_ABOVE)
+        corner = H[low:high, low:high]
+        np.copyto(corner, 0.0, where=_ABOVE[: len(corner), : len(corner)])
+        H[:low, low:high] = 0.0
+    return info.value == 0
+
+
+def invert_triangle(L: Float64s) -> bool:
+    """Overwrite the lower triangle L, Fortran order, by its inverse; whether there is one."""
+    assert _in_columns(L)
+    info = ctypes.c_int(0)
+    _call("dtrtri", b"L", b"N", len(L), L, _step(L.T), info)
+    return info.value == 0
+
+
+def _in_columns(H: Float64s) -> bool:
+    """Whether this is a square matrix of float64 in Fortran order that may be overwritten."""
+    return (H.flags.f_contiguous, H.flags.writeable, H.shape) == (True, True, 2 * H.shape[:1]) and H.dtype == np.float64
+
+
+def _step(X: Float64s) -> int:
+    """How many numbers a row of a part of a matrix in C order lies after the one before."""
+    return X.strides[0] // X.itemsize if len(X) > 1 else max(1, X.shape[1])
+
+
+def _call(name: str, *arguments: Any) -> None:
+    """Call a routine of BLAS or LAPACK; a matrix is given by its first number."""
+    _routine(name)(*map(_argument, arguments))
+
+
+def _argument(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return ctypes.c_void_p(value.ctypes.data)
+    if isinstance(value, bytes | ctypes.c_int):
+        return value if isinstance(value, bytes) else ctypes.byref(value)
+    kinds: dict[type, Any] = {int: ctypes.c_int, float: ctypes.c_double, np.float32: ctypes.c_float}
+    return ctypes.byref(kinds[type(value)](value))
+
+
+@functools.cache
+def _routine(name: str) -> Callable[..., None]:
+    """The routine as SciPy offers it to code in C."""
+    capsule = (cython_lapack if name in ("dpotrf", "dtrtri") else cython_blas).__pyx_capi__[name]
+    name_of, pointer = ctypes.pythonapi.PyCapsule_GetName, ctypes.pythonapi.PyCapsule_GetPointer
+    name_of.restype, name_of.argtypes = ctypes.c_char_p, [ctypes.py_object]
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    return ctypes.CFUNCTYPE(None)(pointer(capsule, name_of(capsule)))
