@@ -10,8 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import erasable.core.sums as weights
 from erasable.core.grid import Grid
-from erasable.core.sums import add_rows, component, empty_gram, factorise, refine, solve_exactly, symmetric
+from erasable.core.sums import (
+    _Multiplier,
+    add_rows,
+    component,
+    empty_gram,
+    factorise,
+    refine,
+    solve_exactly,
+    symmetric,
+)
 from tests.oracle import gram_matrix, solve
 
 
@@ -49,6 +59,36 @@ def test_every_record_obeys_the_law(system):
     if L is not None:
         for record in refine(H, L, R):
             assert_law(H, R, record)
+
+
+@given(systems(), st.integers(0, 40), st.integers(0, 2**32))
+def test_products_are_exact_modulo_a_power_of_two_and_their_doubt_covers_the_error(system, size, seed):
+    H, R, _ = system
+    X = np.random.default_rng(seed).integers(-(2**size), 2**size, R.shape, endpoint=True)
+    exact = symmetric(H).astype(object) @ X.astype(object)
+    H[np.triu_indices(len(H), 1)] = np.nan  # unspecified, so it must not matter
+    product, estimate, doubt = _Multiplier(H)(X)
+    assert product.tolist() == (exact % 2**64).tolist()
+    for found, most, true in zip(estimate.ravel(), doubt.ravel(), exact.ravel(), strict=True):
+        assert abs(Fraction(float(found)) - true) <= Fraction(float(most))
+
+
+@pytest.mark.parametrize(
+    ("largest", "number", "parts"),
+    [(2**15, 0xAAAAAA, 1), (2**34, 2**16 - 1, 1), (2**34, 2**18 - 1, 2), (2**44, 0xAAAAAA, 4), (2**50, 0xAAAAAA, None)],
+)
+def test_a_product_is_cut_into_as_many_parts_as_it_takes(largest, number, parts):
+    """At the bounds: all entries as large as the diagonal, and numbers of one sign."""
+    H = np.full((6, 6), float(largest - 1), order="F")
+    H.flat[::7] = largest
+    X = np.full((6, 1), number)
+    times, made = _Multiplier(H), []
+    with pytest.MonkeyPatch.context() as patch:
+        product = weights._less_product
+        patch.setattr(weights, "_less_product", lambda *of: made.append(of[2]) or product(*of))
+        found = times(X)[0]
+    assert found.tolist() == ((H.astype(np.int64).astype(object) @ X.astype(object)) % 2**64).tolist()
+    assert (times.whole is not None) if parts is None else len(made) == parts
 
 
 @given(systems(), st.sampled_from([1e-3, 0.5, 0.9, 1.1, 2.0, 1e3]), st.booleans(), st.sampled_from("fd"))

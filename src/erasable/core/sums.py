@@ -6,9 +6,9 @@ returns the same bits in any order, block size, thread count or machine, and sub
 The Gram matrix is kept as the lower triangle of a Fortran-ordered array; what stands above the diagonal is unspecified.
 
 *Solving.* ``H Z = R`` is solved to any precision. The solution is kept as big integers over a power of two; the
-residual ``R * 2**e - H Z`` is tracked *exactly* in int64 arithmetic modulo ``2**64``, which is the true residual as
-long as that is below ``2**63`` in size (checked). Each step solves for a correction in float64 and adds some twenty
-bits. What comes out is exact data about an approximate solution, whatever the accuracy of the floating-point factor.
+residual ``R * 2**e - H Z`` is tracked *exactly* modulo ``2**64``, which is the true residual as long as that is below
+``2**63`` in size (checked). Each step solves for a correction in float64 and adds some twenty bits. What comes out is
+exact data about an approximate solution, whatever the accuracy of the floating-point factor.
 
 *Weights* are the exact solution of ``A w = b``, correctly rounded to float32. Whatever path led to ``A`` and ``b``, and
 whatever machine solves for ``w``, the published numbers are the same bits.
@@ -30,7 +30,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from scipy.linalg import blas, lapack
 
-from erasable.core.arrays import Float32s, Float64s, Integers, Matrix, added_up, rows_of
+from erasable.core.arrays import Float32s, Float64s, Int64s, Integers, Matrix, added_up, rows_of
 from erasable.core.grid import Grid
 from erasable.core.products import cholesky
 from erasable.core.split_rows import add_sparse_rows
@@ -39,6 +39,8 @@ from erasable.errors import ConfigurationError, ExactnessError
 
 _FACTOR_ALONE = 5000  # factor smaller matrices than this on one thread
 _BITS_PER_STEP = 24
+_FEWEST_BITS = 4  # of a part of a number: with fewer there would be too many parts
+_ALMOST_2_53 = 2.0**53 * (1.0 - 2.0**-20)  # what was rounded and is below this is below 2**53
 _SMALL = 256  # rows of a matrix: smaller ones are factored in no time
 _WELL_CONDITIONED = 2.0**17  # a condition number with which a factor in float32 has some bits left
 _MOST_BITS = 400  # past this the number sought is taken to be special (a tie), and is computed as a rational
@@ -108,6 +110,44 @@ def _solve(H: Float64s, L: Float64s | Float32s, R: Float64s) -> Float64s:
     return Z
 
 
+class _Multiplier:
+    """``H X`` for integers X: modulo ``2**64``, in float64, and a bound on the error of that less any number.
+
+    X is cut into parts of so few bits that no partial sum of their products with ``H`` passes ``2**53``: in float64
+    these products are exact, in any order. Where the entries of ``H`` are too large for that, int64 is used.
+    """
+
+    def __init__(self, H: Float64s) -> None:
+        self.H = H
+        self.root = np.sqrt(np.diagonal(H))[:, None]  # |H[i, j]| <= root[i] * root[j], for H is positive definite
+        self.most = _ALMOST_2_53 / float(self.root.max())  # that sums of root[j] * |X[j]| may reach
+        self.bits = math.frexp(self.most / float(self.root.sum()))[1]  # half of 2**bits is at most that ratio
+        self.whole = None if self.bits >= _FEWEST_BITS else symmetric(H).view(np.uint64)
+
+    def __call__(self, X: Int64s) -> tuple[npt.NDArray[np.uint64], Float64s, Float64s]:
+        """The three arrays, each of the shape of X.
+
+        *Law*: the sum of p exact products differs from ``H X`` by at most ``(p - 1) u (1 + O(p u))`` times the sum of
+        their sizes; one product in float64, by ``(d + 1) u (1 + O(d u))`` times ``|H||X|``. A difference from another
+        number rounds by u times that, which the bound has room for, and u times the number, which it has not.
+        """
+        product, zero = np.zeros(X.shape, dtype=np.uint64), np.zeros(X.shape)
+        if self.whole is not None:
+            far = self.root * (self.root * np.abs(X)).sum(axis=0)
+            product = np.einsum("ij,jk->ik", self.whole, X.view(np.uint64))  # unsigned integers wrap around
+            return product, -_less_product(zero, self.H, X.astype(np.float64)), 2.0**-53 * (len(X) + 4) * far
+        estimate, far, low, half = zero.copy(), zero.copy(), 0, 1 << (self.bits - 1)
+        while X.any():
+            last = float((self.root * np.abs(X)).sum(axis=0).max()) <= self.most
+            part = X if last else ((X + half) & (2 * half - 1)) - half
+            exact = -_less_product(zero, self.H, part.astype(np.float64))
+            product += exact.astype(np.int64).view(np.uint64) << np.uint64(low)
+            estimate += np.ldexp(exact, low)
+            far += np.ldexp(np.abs(exact), low)
+            X, low = (X - part) >> self.bits, low + self.bits
+        return product, estimate, 2.0**-53 * (low // self.bits + 4) * far
+
+
 def refine(H: Float64s, L: Float64s | Float32s, R: npt.NDArray[np.int64]) -> Iterator[Refined]:
     """Ever better solutions of ``H Z = R``; ends early when float64 cannot improve them any more.
 
@@ -124,12 +164,10 @@ def refine(H: Float64s, L: Float64s | Float32s, R: npt.NDArray[np.int64]) -> Ite
     *Law*: for every record yielded, ``R * 2**exponent == H @ Z + residual`` in integers.
     *Cost*: O(d^2 k) a step after O(d^2) set-up; one record adds about 24 correct bits.
     """
-    H_int = symmetric(H).view(np.uint64)
-    root = np.sqrt(np.diagonal(H))[:, None]  # |H[i, j]| <= root[i] * root[j], for H is positive definite
+    times_H = _Multiplier(H)
     Z = np.zeros(R.shape, dtype=object)
     exponent, residual = 0, R
     size = float(np.abs(R).max(initial=0))
-    u = 2.0**-53 * (H.shape[0] + 4)
     while exponent <= _MOST_BITS:
         if not residual.any():
             yield Refined(Z, exponent, residual)
@@ -140,15 +178,12 @@ def refine(H: Float64s, L: Float64s | Float32s, R: npt.NDArray[np.int64]) -> Ite
             return  # no use as a correction
         shift = max(0, min(60, _BITS_PER_STEP - int(np.frexp(peak)[1])))
         step = np.rint(np.ldexp(correction, shift)).astype(np.int64)
-        stepf = step.astype(np.float64)
+        product, estimate, doubt = times_H(step)
         moved = np.ldexp(residual.astype(np.float64), shift)
-        estimate = _less_product(moved, H, stepf)
-        doubt = u * (np.abs(moved) + root * (root * np.abs(stepf)).sum(axis=0))
-        new_size = float((np.abs(estimate) + doubt).max())
+        new_size = float((np.abs(moved - estimate) + doubt + 2.0**-51 * np.abs(moved)).max())
         if new_size >= 2.0**62 or new_size >= 0.5 * size * 2.0**shift:
             return  # the residual might wrap around, or float64 is too coarse for this matrix
         # Unsigned integers wrap around by definition.
-        product = np.einsum("ij,jk->ik", H_int, step.view(np.uint64))
         residual = ((residual.view(np.uint64) << np.uint64(shift)) - product).view(np.int64)
         Z = Z * (1 << shift) + step.astype(object)
         exponent, size = exponent + shift, float(np.abs(residual).max())
