@@ -36,7 +36,7 @@ def assert_rounded(H, B, grid, units):
 
 @st.composite
 def systems(draw):
-    bits, d, k = draw(st.sampled_from([4, 15, 20])), draw(st.integers(1, 5)), draw(st.integers(1, 3))
+    bits, d, k = draw(st.sampled_from([4, 15, 20])), draw(st.integers(1, 5)), draw(st.sampled_from([1, 2, 3, 6]))
     size = 2 ** draw(st.integers(0, bits)) - 1
     rows = draw(st.lists(st.lists(st.integers(-size, size), min_size=d, max_size=d), max_size=6))
     copies = draw(st.sampled_from([1, 1, 2, 50]))

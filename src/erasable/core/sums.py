@@ -39,6 +39,7 @@ from erasable.errors import ConfigurationError, ExactnessError
 
 _FACTOR_ALONE = 5000  # factor smaller matrices than this on one thread
 _BITS_PER_STEP = 24
+_FEW_COLUMNS = 4  # of right-hand sides
 _FEWEST_BITS = 4  # of a part of a number: with fewer there would be too many parts
 _ALMOST_2_53 = 2.0**53 * (1.0 - 2.0**-20)  # what was rounded and is below this is below 2**53
 _SMALL = 256  # rows of a matrix: smaller ones are factored in no time
@@ -84,18 +85,19 @@ def _coarse_factor(H: Float64s, units: int, columns: int) -> Float32s | None:
 
 
 def _less_product(C: Float64s, H: Float64s, X: Float64s) -> Float64s:
-    """``C - H X`` in float64. BLAS multiplies a single column several times as fast as a matrix of one."""
-    if X.shape[1] == 1:
-        return np.asarray(blas.dsymv(-1.0, H, X[:, 0], beta=1.0, y=C[:, 0], lower=1))[:, None]
+    """``C - H X`` in float64. BLAS multiplies a few columns faster one by one than together."""
+    if X.shape[1] <= _FEW_COLUMNS:
+        columns = zip(C.T, X.T, strict=True)
+        return np.array([blas.dsymv(-1.0, H, x, beta=1.0, y=c, lower=1) for c, x in columns]).T
     return np.asarray(blas.dsymm(-1.0, H, X, beta=1.0, c=C, lower=1))
 
 
 def _divided(L: Float64s | Float32s, R: Float64s) -> Float64s:
     """``(LL')^-1 R`` in the precision of ``L``."""
     right, coarse = R.astype(L.dtype), L.dtype == np.float32
-    if R.shape[1] == 1:
+    if R.shape[1] <= _FEW_COLUMNS:
         divide = blas.strsv if coarse else blas.dtrsv
-        Z = divide(L, divide(L, right[:, 0], lower=1), lower=1, trans=1)[:, None]
+        Z = np.array([divide(L, divide(L, r, lower=1), lower=1, trans=1) for r in right.T]).T
     else:
         Z, _ = (lapack.spotrs if coarse else lapack.dpotrs)(L, right, lower=1)
     return np.asarray(Z, dtype=np.float64)
