@@ -38,7 +38,7 @@ from erasable.core.threads import few_threads
 from erasable.errors import ConfigurationError, ExactnessError
 
 _FACTOR_ALONE = 5000  # factor smaller matrices than this on one thread
-_BITS_PER_STEP = 24
+_BITS_PER_STEP = 26
 _FEW_COLUMNS = 4  # of right-hand sides
 _FEWEST_BITS = 4  # of a part of a number: with fewer there would be too many parts
 _ALMOST_2_53 = 2.0**53 * (1.0 - 2.0**-20)  # what was rounded and is below this is below 2**53
@@ -164,7 +164,7 @@ def refine(H: Float64s, L: Float64s | Float32s, R: npt.NDArray[np.int64]) -> Ite
     Notes
     -----
     *Law*: for every record yielded, ``R * 2**exponent == H @ Z + residual`` in integers.
-    *Cost*: O(d^2 k) a step after O(d^2) set-up; one record adds about 24 correct bits.
+    *Cost*: O(d^2 k) a step after O(d^2) set-up; one record adds about 26 correct bits.
     """
     times_H = _Multiplier(H)
     Z = np.zeros(R.shape, dtype=object)
