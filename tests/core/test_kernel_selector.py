@@ -93,6 +93,32 @@ def test_the_pass_is_stable_under_any_deletion(problem, data):
     assert again.tolist() == list(range(len(left)))
 
 
+@pytest.mark.parametrize("kernel", [Kernel("rbf", 0.3), Kernel("matern", 1.0, nu=0.5), Kernel("poly", 0.3, degree=2)])
+@pytest.mark.parametrize(("capacity", "parts"), [(0.5, {3}), (0.1, {1, 2, 3}), (0.02, {0, 1, 2, 3}), (1e-5, {0})])
+def test_screening_never_rules_out_a_point_just_above_the_threshold(kernel, capacity, parts):
+    """Every point has the threshold that its own pivot, in float64, exceeds by far less than float32 can tell."""
+    rng = np.random.default_rng(0)
+    core, X = (rng.integers(-100, 100, size=(n, 3)).astype(np.int32) for n in (230, 60))
+    points, units = Points(3, BITS), round(capacity * ONE)
+    K, k = kernel.exact(core, core, points), kernel.exact(core, X, points)
+    pivots = kernel.diagonal(X, points) + units - (k * np.linalg.solve(K + units * np.eye(len(K)), k)).sum(axis=0)
+    below, steps = 1e-7 if capacity > 1e-3 else 1e-4, set()
+    for x, pivot in zip(X, pivots, strict=True):
+        run = kernel_selector._Run(core, kernel, points, units, pivot * (1.0 - below) / units - 1.0)
+        steps.add(len(run._coarse_limits(float(kernel.diagonal(x[None], points)[0]) + units, 0.52, 0.0)))
+        assert run._may_be_kept(x[None])[0]
+    assert steps <= parts  # of the core that are met in float32
+
+
+def test_points_that_are_there_already_are_ruled_out_in_float32():
+    rng = np.random.default_rng(0)
+    core = rng.integers(-100, 100, size=(230, 3)).astype(np.int32)
+    run = kernel_selector._Run(core, Kernel("rbf", 0.3), Points(3, BITS), ONE // 2, 1.0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernel_selector.blas, "dtrsm", None)
+        assert not run._may_be_kept(core).any()
+
+
 def test_an_exact_tie_is_not_kept():
     # One point is kept before its equal: the condition k'H^-1 k < k(x, x) - tau mu is a tie for this mu and tau.
     kernel, P = Kernel("linear"), [[64, 0], [64, 0]]  # k = 2**30 for all pairs

@@ -18,6 +18,15 @@ factor whose columns are divided by the entry on its diagonal. A pivot computed 
 by, and not put on the diagonal, would differ from the square of that entry by up to ``2 gamma tr(M)``, with ``gamma``
 about ``(N + 1) u``, and so add ``2 gamma tr(M) / floor`` to eta. Here one number is both.
 
+*Screening in float32.* Let L be the factor, so that ``(1 - eta) H <= LL' <= (1 + eta) H``, for the first m points of Q.
+What float32 makes of ``L^-1 k``, in any order of its sums, is v with ``(L + D) v = k + d``, where ``|D| <= gamma |L|``
+and gamma is about ``(m + 6) 2**-24`` (Higham, theorem 8.5; rounding L and k is in it) and ``|d| <= off sqrt(m)``. With
+``s^2 = (1 + eta) / ((1 - eta) floor)`` then ``|L^-1 k| >= |v| (1 - gamma s sqrt(tr H)) - s off sqrt(m)``. With c the
+largest of ``k(x, x) + mu``, a pivot is less than what ``c - |v|^2`` computes to plus ``c (eta + gamma + 2 gamma s
+sqrt(tr H)) + 2 s off sqrt(m c)``, first for ``|v|^2 <= c``, and beyond that the bound on ``|L^-1 k|`` only rises.
+Points are ruled out when even this is at or below the limit. Numbers too small for float32 move nothing by as much as a
+tenth of ``off``. Where float32 is too coarse, float64 goes on.
+
 *The premise.* Rounding moves the eigenvalues of a kernel matrix of n points by at most n / 2, so as long as n is at
 most ``most_points``, those of ``H`` are at least ``smallest_eigenvalue``, which does not depend on n: what holds for
 points holds for any of them. A function of the caller's may round more coarsely, or not be positive definite; for it
@@ -36,7 +45,7 @@ import numpy.typing as npt
 from scipy.linalg import blas
 
 from erasable.core.arrays import Float64s, Integers
-from erasable.core.deciding import U64, exceeds
+from erasable.core.deciding import U32, U64, exceeds
 from erasable.core.kernels import Kernel, Points
 from erasable.core.selector import Decisions, Progress
 from erasable.core.sums import factorise, symmetric
@@ -241,22 +250,54 @@ class _Run:
         # that much moves H by at most sqrt(m) of it.
         off = 0.51 + 2.0**-44 * max(self.largest, largest)
         eta = self._eta(1, largest + self.units) + 2.0 * np.sqrt(m) * off / self.floor
+        kept = np.ones(len(X), dtype=bool)
         if eta >= 0.25:
-            return np.ones(len(X), dtype=bool)
-        L, pivot, V = self.factor(), diagonal + self.units, np.empty((len(X), 0))
-        left, limit = np.arange(len(X)), self.limit * (1.0 - 2.0 * eta)
+            return kept
+        limits = self._coarse_limits(largest + self.units, off, eta)
         with few_threads(0.0):  # steps are short, and threads would wait for each other
-            for low in range(0, m, _STEP):  # most points are ruled out by the first of Q, and meet no more of them
-                high = min(m, low + _STEP)
-                W = self.kernel.approximate(self.Q[low:high], X[left], self.points)
-                W -= L[low:high, :low] @ V.T
-                W = blas.dtrsm(1.0, np.asfortranarray(L[low:high, low:high]), W, lower=1, overwrite_b=1)
-                pivot[left] -= np.einsum("ij,ij->j", W, W)
-                kept = pivot[left] > limit
-                left, V = left[kept], np.concatenate([V[kept], W.T[kept]], axis=1)
-                if not len(left):
-                    break
-        return np.asarray(pivot > limit)
+            kept = self._above(X, diagonal, limits, np.float32)
+            if len(limits) * _STEP < m:
+                limits = [self.limit * (1.0 - 2.0 * eta)] * -(-m // _STEP)
+                kept[kept] = self._above(X[kept], diagonal[kept], limits, np.float64)
+        return kept
+
+    def _coarse_limits(self, largest: float, off: float, eta: float) -> list[float]:
+        """What pivots in float32 are compared with, for each part of Q that is met, as long as it is fine enough.
+
+        ``largest`` is that of ``k(x, x) + mu``, and a tenth more is taken than the bound above to first order.
+        """
+        limits: list[float] = []
+        scale = ((1.0 + eta) / ((1.0 - eta) * self.floor)) ** 0.5
+        for low in range(0, len(self.Q), _STEP):
+            m = min(low + _STEP, len(self.Q))
+            gamma = 1.1 * (m + 10) * U32
+            slack = largest * (eta + gamma * (1.0 + 2.0 * scale * self.trace**0.5))
+            slack += 2.2 * scale * off * (m * largest) ** 0.5
+            if slack > self.limit / 8.0:
+                break
+            limits.append(self.limit - slack)
+        return limits
+
+    def _above(self, X: Integers, diagonal: Float64s, limits: list[float], kind: Any) -> Mask:
+        """Points whose pivots, in this precision, stay above the limits: one for each part of Q that they meet."""
+        L, pivot, V = self.factor(), diagonal + self.units, np.empty((len(X), 0), dtype=kind)
+        multiply, divide = (blas.dgemm, blas.dtrsm) if kind == np.float64 else (blas.sgemm, blas.strsm)
+        left = np.arange(len(X))
+        for step, limit in enumerate(limits):  # most points are ruled out by the first of Q, and meet no more of them
+            low, high = step * _STEP, min(len(self.Q), (step + 1) * _STEP)
+            W = self.kernel.approximate(X[left], self.Q[low:high], self.points).astype(kind, copy=False)
+            T = np.asfortranarray(L[low:high, :high], dtype=kind)
+            if low:
+                W = multiply(-1.0, V.T, T[:, :low], trans_a=1, trans_b=1, beta=1.0, c=W, overwrite_c=1)
+            W = divide(1.0, T[:, low:], W, side=1, lower=1, trans_a=1, overwrite_b=1)
+            pivot[left] -= np.einsum("ij,ij->i", W, W)
+            kept = np.flatnonzero(pivot[left] > limit)
+            left, V = left[kept], np.concatenate([V[kept], W[kept]], axis=1)
+            if not len(left):
+                break
+        above = np.zeros(len(X), dtype=bool)
+        above[left] = True
+        return above
 
     def decide(self, G: Integers, size: int) -> None:
         """Decide the first ``size`` points of the queue and keep those above the threshold."""
