@@ -134,15 +134,15 @@ def test_work_that_is_stopped_begins_no_more_parts(monkeypatch):
     work = Shared(lambda i: (begun.append(i), go.wait(10)), range(9))
     while not begun:
         go.wait(0.001)
-    work.left.clear()
-    go.set()
+    threading.Timer(0.1, go.set).start()
     work.stop()
     assert begun == [0]
 
 
+@pytest.mark.parametrize("sizes", [{}, {"chunk_rows": 5, "block_rows": 300}], ids=["mostly ahead", "seldom ahead"])
 @pytest.mark.parametrize("intercept", [False, True])
-def test_rows_screened_ahead_change_no_selection(monkeypatch, intercept):
-    """Blocks of 96 rows, in parts of ten, are begun while the chunks before are decided."""
+def test_rows_screened_ahead_change_no_selection(monkeypatch, intercept, sizes):
+    """Blocks of 96 rows or more, in parts of ten, are begun while the chunks before are decided."""
     rng, grid = np.random.default_rng(1), Grid(12, 15, intercept)
     X, ahead = rng.standard_normal((4000, 12)) * 0.8 ** np.arange(12), []
     parameters = {"grid": grid, "units": 2**30, "tau": 0.03}
@@ -154,7 +154,7 @@ def test_rows_screened_ahead_change_no_selection(monkeypatch, intercept):
     for module in (deciding, selector, threads):
         monkeypatch.setattr(module, "n_threads", lambda: 3)
     H = empty_gram(grid, 2**30)
-    found = select(RawRows(X, grid), H, 0, **parameters)
+    found = select(RawRows(X, grid), H, 0, **parameters, **sizes)
     assert found.index.tolist() == expected.index.tolist()
     assert len(ahead) > 4
     assert [low for low, _ in ahead[1:]] == [high for _, high in ahead[:-1]]  # each row once, in order

@@ -11,6 +11,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 from threadpoolctl import threadpool_limits
 
+import erasable.core.selector as selector
 from erasable import ErasableClassifier
 from erasable.core import deciding
 from erasable.core.deciding import factor, screen, survivors
@@ -213,6 +214,21 @@ def test_some_rows_are_screened_as_they_are_among_all(scaling):
     assert 0 < whole.sum() < len(whole)
     assert np.array_equal(there(RawRows(X, grid, some)), whole[some])
     assert np.array_equal(X, before)
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+@pytest.mark.parametrize("scaling", ["row", None, 9.0])
+def test_rows_gathered_a_few_at_a_time_are_the_same(kind, scaling, monkeypatch):
+    rng = np.random.default_rng(4)
+    X = (rng.standard_normal((50, 5)) * 10.0 ** rng.integers(-30, 38, (50, 1))).astype(kind)
+    grid, order = Grid(5, scaling=scaling), rng.permutation(50)[:40]
+    whole, factors = selector.approximated(X[order[3:33]], grid)
+    monkeypatch.setattr(selector, "_GATHERED", 35)
+    few, same = RawRows(X, grid, order).approximate(3, 33)
+    assert few.dtype == np.float32
+    assert few.flags.carray
+    assert np.array_equal(few, whole, equal_nan=True)
+    assert np.array_equal(same, factors, equal_nan=True)
 
 
 def test_rows_are_screened_alike_in_one_thread_and_in_several(monkeypatch):

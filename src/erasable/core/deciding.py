@@ -277,7 +277,6 @@ class Run(ABC):
         self.chunk = min(1024, max(96, 3 * len(H) // 4))  # rows decided at once
         self.crowded = True  # whether most rows met last were selected
         self.waiting = 0
-        self.ahead = 0  # up to which row other threads have begun to look at those to come
         self.selected: list[Positions] = []
         self.batches: list[Any] = []
         self.decisions = Decisions()
@@ -459,7 +458,7 @@ class DenseRun(Run):
         if self.begun is not None:
             index = index[np.concatenate(self.begun.results()) | self.forced[low:high]]
             self.decisions.screened += high - low - len(index)
-            self.begun, self.ahead = None, 0
+            self.begun = None
         if len(index):
             self.pending.append(index)
             self.waiting += len(index)
@@ -469,7 +468,6 @@ class DenseRun(Run):
         """See :class:`Run`; of no use where this thread alone reads the rows, or where BLAS shall have its threads."""
         if low < high and self.rows.shared and limited():
             self._screen(low, high)
-            self.ahead = high if self.begun is not None else 0
 
     def _screen(self, low: int, high: int) -> None:
         """Begin to screen these rows, by the factor of this moment or a little older one."""
@@ -525,7 +523,9 @@ class DenseRun(Run):
             B.flat[:: len(B) + 1] += 1.0
             return B
 
-        return self.bracketed(q, gram, eta, G, forced)
+        chosen = self.bracketed(q, gram, eta, G, forced)
+        self.pivoted = None
+        return chosen
 
     def keys(self, G: Integers) -> list[bytes]:
         """See :class:`Run`."""

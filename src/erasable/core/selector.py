@@ -87,6 +87,7 @@ def selecting_units(
 Progress = Callable[[int, int], None]
 Mask = npt.NDArray[np.bool_]
 _BLOCK = 2**20  # numbers looked at together
+_GATHERED = 2**15  # numbers gathered at once
 _LONGEST = 8  # times as many rows as usual are screened at once where hardly any survives
 _FEW_CHUNKS = 2
 
@@ -163,8 +164,14 @@ class RawRows:
 
     def approximate(self, low: int, high: int) -> tuple[npt.NDArray[np.float32], Float64s]:
         """See :class:`OrderedRows`."""
-        is_copy = self.order is not None and type(self) is RawRows  # gathered; a feature map may return its own array
-        return approximated(self.dense(slice(low, high)), self.grid, copy=not is_copy)
+        if self.order is None or not self.shared or self.grid.scaling != "row":
+            is_copy = self.order is not None and type(self) is RawRows  # a feature map may return its own array
+            return approximated(self.dense(slice(low, high)), self.grid, copy=not is_copy)
+        X, step = np.empty((high - low, self.grid.n_features), np.float32), max(1, _GATHERED // self.grid.n_features)
+        with np.errstate(over="ignore", under="ignore"):
+            for first in range(0, len(X), step):
+                X[first : first + step] = picked(self.X, self.order[low + first : min(high, low + first + step)])
+        return approximated(X, self.grid, copy=False)
 
     def take(self, index: npt.NDArray[np.intp]) -> Any:
         """See :class:`OrderedRows`."""
@@ -333,7 +340,7 @@ def _decide_all(run: Run, n: int, least: int, most: int, chunk_rows: int | None,
     low, block = 0, least
     while low < n:
         chunk, before = chunk_rows or run.chunk, run.waiting
-        high = run.ahead or min(n, low + (chunk if run.crowded else block))
+        high = min(n, low + (chunk if run.crowded else block))
         run.queue(low, high)
         found = run.waiting - before
         if not run.crowded:
