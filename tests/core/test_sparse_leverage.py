@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import erasable.core.split_rows as split_rows
 from erasable.core.grid import Grid, dense_rows, sparse_rows, to_grid
-from erasable.core.sparse_deciding import invert, may_exceed, sparse_gram_error
+from erasable.core.sparse_deciding import enclosed_leverage, invert, may_exceed, sparse_gram_error
 from erasable.core.split_rows import frequent_columns, split
 from erasable.core.sums import add_rows, empty_gram, factorise, sums_by_class, symmetric
 from tests import oracle
@@ -96,6 +96,44 @@ def assert_may_exceed(seed, below):
         assert Fraction(tau) < q
         assert may_exceed(asked, inverse, grid, tau)[i]
         assert not may_exceed(asked, inverse, grid, float(q) * 1.001)[i]
+
+
+# -- a row that is left open ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("bits", [15, 20])
+@pytest.mark.parametrize("units", [1, 2**12, 2**30])
+@pytest.mark.parametrize("later", [0, 1, 9])
+def test_any_solution_encloses_the_leverage(bits, intercept, units, later):
+    grid, rng = Grid(5, bits, intercept), np.random.default_rng(bits + later)
+    core, E, asked = (to_grid(sp.csr_array(some_rows(n, 5, 0.5, bits + n)), grid) for n in (12, later, 6))
+    H = learnt(core, grid, units)
+    H[np.triu_indices(len(H), 1)] = np.nan  # unspecified
+    exact = symmetric(learnt(E, grid, 0) + np.tril(H)).tolist()
+    for g in dense_rows(asked, grid):
+        q, x = oracle.leverage(exact, g.tolist()), oracle.solve(exact, g.tolist())
+        solution = np.array([float(value) for value in x])
+        for noise in (0.0, 1e-15, 1e-8, 1e-2, 1.0, 100.0):
+            z = solution * (1.0 + noise * rng.standard_normal(len(g)))
+            low, high = enclosed_leverage(g.astype(float), z, H, E, grid, units)
+            assert Fraction(low) <= q <= Fraction(high)
+        low, high = enclosed_leverage(g.astype(float), solution, H, E, grid, units)
+        assert units < 2**30 or high - low <= 1e-11 * float(q)  # the bounds are not empty ones
+
+
+@given(st.integers(0, 10**6), st.integers(0, 40))
+def test_a_product_that_cancels_is_rounded_within_the_bound(seed, n):
+    """Near copies of one row, and one along which they hardly differ: of products with its solution little is left."""
+    grid, units, rng = Grid(4, 20, False, None), 1, np.random.default_rng(seed)
+    X = np.array([1.0, -2.0, 3.0, 0.5]) / 4.0 + 1e-3 * rng.standard_normal((41, 4))
+    X[40] = 1e-3 * rng.standard_normal(4)
+    G = to_grid(sp.csr_array(X), grid)
+    H, exact = learnt(G[:n], grid, units), symmetric(learnt(G[:40], grid, units)).tolist()
+    g = dense_rows(G[[40]], grid)[0]
+    q, z = oracle.leverage(exact, g.tolist()), np.array([float(value) for value in oracle.solve(exact, g.tolist())])
+    low, high = enclosed_leverage(g.astype(float), z, H, G[n:40], grid, units)
+    assert Fraction(low) <= q <= Fraction(high)
 
 
 # -- an inverse that follows --------------------------------------------------------------------------------------

@@ -11,7 +11,9 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 
+import erasable.core.deciding as deciding
 import erasable.core.sparse_deciding as sparse_deciding
+from erasable.core.deciding import exceeds
 from erasable.core.grid import Grid, to_grid
 from erasable.core.selector import RawRows, select, stale_screen
 from erasable.core.sparse_deciding import Inverse, invert, may_exceed
@@ -152,6 +154,25 @@ def test_chunks_grow_where_inverses_do_not_last(follows, monkeypatch):
     expected = select(RawRows(X, grid), empty_gram(grid, 2**30), 0, grid=grid, units=2**30, tau=0.1)
     assert found.index.tolist() == expected.index.tolist()
     assert len(made) > 8 if follows == 0 else 2 < len(made) < 12
+
+
+@pytest.mark.parametrize("follows", [False, True])
+@pytest.mark.parametrize("intercept", [False, True])
+def test_rows_left_open_are_decided_without_a_factor(intercept, follows, monkeypatch):
+    """The bound on the error is taken a million times as large as it is, so that rows are left open."""
+    eta = sparse_deciding.sparse_gram_error
+    monkeypatch.setattr(sparse_deciding, "sparse_gram_error", lambda *of: 1e-3 + eta(*of))
+    if not follows:
+        monkeypatch.setattr(Inverse, "follow", lambda *_: False)
+    X, grid, units = a_stream(300, 12, 0.2, 7), Grid(12, 15, intercept), 2**28
+    expected = exact_indices(X, grid, units, 0.1)
+    asked = []
+    monkeypatch.setattr(deciding, "exceeds", lambda *of: asked.append(1) or exceeds(*of))
+    for chunk in (7, 60, None):
+        found, _ = run(sp.csr_array(X), grid, units, 0.1, chunk_rows=chunk, block_rows=100)
+        assert found.index.tolist() == expected
+        assert found.decisions.enclosed > 3
+    assert not asked
 
 
 # -- paths -------------------------------------------------------------------------------------------------------

@@ -259,7 +259,7 @@ class Decisions:
 
     screened: int = 0  # discarded in float32
     certified: int = 0  # decided in float64, with a bound
-    enclosed: int = 0  # decided by an enclosure with exact residuals
+    enclosed: int = 0  # decided by an enclosure
     exact: int = 0  # decided in rational arithmetic
 
     def __add__(self, other: Decisions) -> Decisions:

@@ -10,9 +10,9 @@ and of all that is multiplied by ``A``, is bounded through the *reach* of a row,
 error larger, so that only what is rounded on the way adds to it. See docs/exactness.md; bounds hold for any order of
 summation.
 
-The inverse follows ``H`` from chunk to chunk, and is made anew once its error could leave rows open. Rows are screened
-against the last one made, and again while they wait, once many of them turn out too low. Selected rows are added to the
-sums that :class:`SparseRun` is given.
+The inverse follows ``H`` from chunk to chunk, and is made anew once its error could leave rows open; a row that it
+leaves open is enclosed by the solution that it gives. Rows are screened against the last one made, and again while they
+wait, once many of them turn out too low. Selected rows are added to the sums that :class:`SparseRun` is given.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from erasable.core.arrays import Booleans, Float64s, Integers, Positions, added_
 from erasable.core.deciding import U32, U64, Run, factor
 from erasable.core.grid import Grid, dense_rows
 from erasable.core.split_rows import SplitRows, frequent_columns, split
-from erasable.core.sums import alone, factorise
+from erasable.core.sums import alone, factorise, guard_exactness
 
 _SOLVED_AT_ONCE = 96  # columns of a triangle that is inverted without being split
 _BLOCK = 40  # rows of a triangle that is inverted to divide by it
@@ -228,6 +228,44 @@ def sparse_gram_error(inverse: Inverse, squared_reach: float, trace: float, size
     return 1.01 * (inverse.error + float(inverse.rounding(squared_reach)) + pivots)
 
 
+def enclosed_leverage(
+    g: Float64s, z: Float64s, H: Float64s, E: sp.csr_array, grid: Grid, units: int
+) -> tuple[float, float]:
+    """Bounds on ``g'(H + E'E)^-1g`` from any z; the better z solves ``(H + E'E) z = g``, the narrower they are.
+
+    Parameters
+    ----------
+    g, z : arrays of shape (n_columns,), float64
+    H : array of shape (n_columns, n_columns), float64 integers, lower triangle, Fortran order
+    E : sparse grid rows
+    units : int
+        A lower bound on the eigenvalues of H.
+
+    Notes
+    -----
+    *Law*: with ``rho = g - (H + E'E) z`` the leverage is ``g'z + z'rho``, and between 0 and ``|rho|^2 / units`` more.
+    With h the roots of the diagonal of ``H + E'E``, entries of ``|H| + |E|'|E|`` are at most ``h_j h_k``, so that
+    rounding moves ``rho_j`` by ``unit (|g_j| + h_j s)`` at most, ``s = sum_j h_j |z_j|``; see docs/arithmetic.md.
+    *Cost*: 2 d^2 flops.
+    """
+    n, values = grid.n_features, E.data.astype(np.float64)
+    features = sp.csr_array((values, E.indices, E.indptr), shape=E.shape)
+    of_rows = features @ z[:n] + grid.constant * z[n:].sum()
+    rho = blas.dsymv(-1.0, H, z, beta=1.0, y=g, lower=1)
+    rho[:n] -= features.T @ of_rows
+    rho[n:] -= grid.constant * of_rows.sum()
+    diagonal = H.diagonal().copy()
+    diagonal[:n] += added_up(values * values, E.indices, n)
+    diagonal[n:] += float(grid.constant**2 * E.shape[0])
+    lengths, s = np.abs(z), float(np.sqrt(diagonal) @ np.abs(z))
+    unit = 2.0 * (2 * len(g) + E.shape[0] + 8) * U64
+    middle = float(g @ z + z @ rho)
+    rounded = 2.0 * unit * (float(lengths @ np.abs(g) + lengths @ np.abs(rho)) + s * s)
+    moved = unit * (math.sqrt(float(g @ g)) + math.sqrt(float(diagonal.sum())) * s)
+    rest = 2.0 * (math.sqrt(float(rho @ rho)) + moved) ** 2 / units
+    return middle - rounded, middle + rounded + rest
+
+
 def may_exceed(G: sp.csr_array, inverse: Inverse, grid: Grid, tau: float) -> Booleans:
     """Which sparse grid rows may have a leverage above ``tau``.
 
@@ -372,6 +410,27 @@ class SparseRun(Run):
 
         with alone(K):  # set once, and not for every factor
             return self.bracketed(q, lambda candidates: _gram(K, candidates), eta, G, forced)
+
+    def _exceeds(self, G: sp.csr_array, i: int, earlier: Positions) -> bool:
+        """See :class:`Run`; the inverse mostly gives a solution that is good enough, without a factor of ``H``."""
+        if self.at_hand is not None:
+            guard_exactness(self.n_core + len(earlier), self.grid, self.units)
+            g, z, H = self.dense_row(G, i).astype(np.float64), self._solved(i, earlier), self.add_pending_rows()
+            low, high = enclosed_leverage(g, z, H, G[earlier], self.grid, self.units)
+            if low > self.tau or high <= self.tau:
+                self.decisions.enclosed += 1
+                if high <= self.tau:
+                    self.ties.update(self.keys(G[[i]]))
+                return low > self.tau
+        return super()._exceeds(G, i, earlier)
+
+    def _solved(self, i: int, earlier: Positions) -> Float64s:
+        """About ``(H + E'E)^-1 g`` for row i of the chunk and earlier rows E of it."""
+        assert self.at_hand is not None
+        P, K, _, _ = self.at_hand
+        C = factorise(_gram(K, earlier), overwrite=True) if len(earlier) else None
+        weights = np.zeros(len(earlier)) if C is None else lapack.dpotrs(C, K[i, earlier], lower=1)[0]
+        return np.asarray(P[i] - weights @ P[earlier])
 
     def keys(self, G: sp.csr_array) -> list[bytes]:
         """See :class:`Run`."""
