@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import Any, Generic, TypeVar
 
+import scipy.linalg  # noqa: F401  (its BLAS is one of those to limit, and they are looked for once)
 from threadpoolctl import ThreadpoolController
 
 _WORTH_SHARING = 3e7  # flops of matrix products that make several threads worth their while
