@@ -149,8 +149,8 @@ def test_rows_screened_ahead_change_no_selection(monkeypatch, intercept, sizes):
     expected = select(RawRows(X, grid), empty_gram(grid, 2**30), 0, **parameters, block_rows=1, chunk_rows=1)
     begin = deciding.screening
     monkeypatch.setattr(deciding, "screening", lambda *of: ahead.append(of[1:3]) or begin(*of))
-    for module in (deciding, selector):
-        monkeypatch.setattr(module, "SHARE", 120)
+    monkeypatch.setattr(deciding, "numbers_at_once", lambda: 120)
+    monkeypatch.setattr(selector, "FEWEST_NUMBERS", 120)
     for module in (deciding, selector, threads):
         monkeypatch.setattr(module, "n_threads", lambda: 3)
     H = empty_gram(grid, 2**30)
@@ -160,3 +160,14 @@ def test_rows_screened_ahead_change_no_selection(monkeypatch, intercept, sizes):
     assert [low for low, _ in ahead[1:]] == [high for _, high in ahead[:-1]]  # each row once, in order
     d = found.decisions
     assert d.screened + d.certified + d.enclosed + d.exact == len(X)
+
+
+@pytest.mark.parametrize(("n", "times"), [(1, 1), (2, 1), (8, 2), (16, 4), (64, 4)])
+def test_many_threads_take_more_numbers_at_once(monkeypatch, n, times):
+    monkeypatch.setattr(threads, "n_threads", lambda: n)
+    assert threads.numbers_at_once() == times * threads.FEWEST_NUMBERS
+
+
+def test_no_more_threads_share_work_than_it_is_worth(monkeypatch):
+    monkeypatch.setattr(products, "n_threads", lambda: 16)
+    assert [products._sharing(flops) for flops in (1e6, 3.5e7, 1e12)] == [1, 3, 16]

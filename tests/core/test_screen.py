@@ -223,7 +223,7 @@ def test_rows_gathered_a_few_at_a_time_are_the_same(kind, scaling, monkeypatch):
     X = (rng.standard_normal((50, 5)) * 10.0 ** rng.integers(-30, 38, (50, 1))).astype(kind)
     grid, order = Grid(5, scaling=scaling), rng.permutation(50)[:40]
     whole, factors = selector.approximated(X[order[3:33]], grid)
-    monkeypatch.setattr(selector, "_GATHERED", 35)
+    monkeypatch.setattr(selector, "_PIECES", 5)
     few, same = RawRows(X, grid, order).approximate(3, 33)
     assert few.dtype == np.float32
     assert few.flags.carray
@@ -237,7 +237,7 @@ def test_rows_are_screened_alike_in_one_thread_and_in_several(monkeypatch):
     rows, screening = RawRows(X, clf.model_.configuration.grid), clf.model_.screening()
     with threadpool_limits(1):
         alone = screening(rows)
-    monkeypatch.setattr(deciding, "SHARE", 500)
+    monkeypatch.setattr(deciding, "numbers_at_once", lambda: 500)
     with threadpool_limits(3):
         assert np.array_equal(screening(rows), alone)
     assert 0 < alone.sum() < len(alone)

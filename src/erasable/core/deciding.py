@@ -34,10 +34,9 @@ from erasable.core.arrays import Booleans, Float64s, Integers, Matrix, Positions
 from erasable.core.grid import Grid, not_zero
 from erasable.core.products import add_gram, divide_by_triangle, gram_of_rows, invert_triangle, multiply_by_triangle
 from erasable.core.sums import add_rows, component, factorise, guard_exactness, solutions, solve_exactly, symmetric
-from erasable.core.threads import Shared, few_threads, in_threads, limited, n_threads
+from erasable.core.threads import Shared, few_threads, in_threads, limited, n_threads, numbers_at_once
 
 U32, U64 = 2.0**-24, 2.0**-53
-SHARE = 2**18  # numbers that a thread screens together
 
 
 @dataclass(frozen=True)
@@ -147,7 +146,7 @@ def survivors_among(rows: OrderedRows, low: int, high: int, s: Screen) -> npt.ND
 
 def screening(rows: OrderedRows, low: int, high: int, s: Screen) -> Shared[Any, Booleans]:
     """The same in parts, which other threads begin."""
-    step = max(1, SHARE // len(s.M))
+    step = max(1, min(numbers_at_once() // len(s.M), -(-(high - low) // n_threads())))
     parts = [slice(first, min(high, first + step)) for first in range(low, high, step)]
     if rows.shared:
         return Shared(lambda part: survivors(*rows.approximate(part.start, part.stop), s), parts)
@@ -489,7 +488,7 @@ class DenseRun(Run):
         joined = np.concatenate(self.pending)
         index, rest = joined[:size], joined[size:]
         self.pending, self.waiting = [rest], len(rest)
-        parts = max(1, min(n_threads(), 2 * index.size * len(self.H) // SHARE)) if self.rows.shared else 1
+        parts = max(1, min(n_threads(), 2 * index.size * len(self.H) // numbers_at_once())) if self.rows.shared else 1
         work: list[Positions | None] = list(np.array_split(index, parts))
         if parts > 1 and 0.0 < self.tau < np.inf:
             work.insert(0, None)  # the factor

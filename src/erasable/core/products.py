@@ -22,7 +22,7 @@ from scipy.linalg import cython_blas, cython_lapack
 from erasable.core.arrays import Float64s
 from erasable.core.threads import in_threads, n_threads
 
-_WORTH_SHARING = 1e7  # flops
+_WORTH_SHARING = 1e7  # flops for each thread
 _ABOVE = np.tri(64, k=-1, dtype=bool).T  # the diagonal of a block
 
 
@@ -43,8 +43,7 @@ def divide_by_triangle(L: Float64s, X: Float64s) -> None:
         n, d = rows.shape
         _call("dtrsm", b"L", b"L", b"N", b"N", d, n, 1.0, L, _step(L.T), rows, _step(rows))
 
-    n = n_threads() if float(X.size) * len(L) > _WORTH_SHARING else 1
-    in_threads(divide, np.array_split(X, max(1, min(n, len(X)))))
+    in_threads(divide, np.array_split(X, max(1, min(_sharing(float(X.size) * len(L)), len(X)))))
 
 
 def add_gram(H: Float64s, X: Float64s) -> None:
@@ -64,7 +63,8 @@ def _add_products(H: Float64s, X: Float64s, across: bytes, k: int, beta: float) 
     assert (X.shape[1], _in_columns(H), X.flags.forc) == (len(H), True, True)
     assert X.dtype == np.float64
     d, step, other = len(H), _step(X if across == b"N" else X.T), b"T" if across == b"N" else b"N"
-    n = math.ceil(math.sqrt(2 * n_threads())) if n_threads() > 1 and float(k) * d * d > _WORTH_SHARING else 1
+    n = _sharing(float(k) * d * d)
+    n = math.ceil(math.sqrt(2 * n)) if n > 1 else 1
     edges = np.linspace(0, d, n + 1, dtype=int).tolist()
 
     def add(tile: tuple[int, int]) -> None:
@@ -75,6 +75,11 @@ def _add_products(H: Float64s, X: Float64s, across: bytes, k: int, beta: float) 
             _call("dgemm", across, other, b - a, e - c, k, 1.0, X[:, a:], step, X[:, c:], step, beta, H[a:, c:], d)
 
     in_threads(add, sorted(((i, j) for i in range(n) for j in range(i + 1)), key=lambda tile: tile[0] == tile[1]))
+
+
+def _sharing(flops: float) -> int:
+    """How many threads share so much work."""
+    return max(1, min(n_threads(), int(flops / _WORTH_SHARING)))
 
 
 def cholesky(H: Float64s) -> bool:

@@ -30,12 +30,12 @@ import numpy.typing as npt
 import scipy.sparse as sp
 
 from erasable.core.arrays import DeviceRows, Float64s, Matrix, Positions, on_host
-from erasable.core.deciding import SHARE, DenseRun, OrderedRows, Run, Screen, factor, screen, survivors_among
 from erasable.core.deciding import Decisions as Decisions
+from erasable.core.deciding import DenseRun, OrderedRows, Run, Screen, factor, screen, survivors_among
 from erasable.core.grid import MAX_BITS, MIN_BITS, Grid, count_outside_ball, plain_scaling, to_grid
 from erasable.core.sparse_deciding import Inverse, SparseRun, invert, may_exceed
 from erasable.core.sums import alone, regulariser
-from erasable.core.threads import n_threads
+from erasable.core.threads import FEWEST_NUMBERS, n_threads
 from erasable.errors import ConfigurationError, InputError
 from erasable.validation import positive_number, switch, whole_number
 
@@ -87,7 +87,7 @@ def selecting_units(
 Progress = Callable[[int, int], None]
 Mask = npt.NDArray[np.bool_]
 _BLOCK = 2**20  # numbers looked at together
-_GATHERED = 2**15  # numbers gathered at once
+_PIECES = 8  # in which rows to screen together are gathered
 _LONGEST = 8  # times as many rows as usual are screened at once where hardly any survives
 _FEW_CHUNKS = 2
 
@@ -167,7 +167,7 @@ class RawRows:
         if self.order is None or not self.shared or self.grid.scaling != "row":
             is_copy = self.order is not None and type(self) is RawRows  # a feature map may return its own array
             return approximated(self.dense(slice(low, high)), self.grid, copy=not is_copy)
-        X, step = np.empty((high - low, self.grid.n_features), np.float32), max(1, _GATHERED // self.grid.n_features)
+        X, step = np.empty((high - low, self.grid.n_features), np.float32), max(1, (high - low) // _PIECES)
         with np.errstate(over="ignore", under="ignore"):
             for first in range(0, len(X), step):
                 X[first : first + step] = picked(self.X, self.order[low + first : min(high, low + first + step)])
@@ -319,7 +319,7 @@ def select(
     d, n = grid.n_columns, len(rows)
     run_of: Any = SparseRun if rows.sparse else DenseRun
     run = run_of(rows, H, n_core, grid, units, tau, np.zeros(n, dtype=bool) if forced is None else forced)
-    block = block_rows or max(chunk_rows or run.chunk, min(32768, max(8, n_threads()) * SHARE // d))
+    block = block_rows or max(chunk_rows or run.chunk, min(32768, max(8, n_threads()) * FEWEST_NUMBERS // d))
     if tau == 0.0:  # every row but zero is selected: large chunks, nothing to screen
         run.chunk = block
     growing = rows.shared and not rows.sparse and block_rows is None

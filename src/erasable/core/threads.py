@@ -18,6 +18,7 @@ from typing import Any, Generic, TypeVar
 import scipy.linalg  # noqa: F401  (its BLAS is one of those to limit, and they are looked for once)
 from threadpoolctl import ThreadpoolController
 
+FEWEST_NUMBERS = 2**18  # of rows that a thread takes together, as a rule
 _WORTH_SHARING = 3e7  # flops of matrix products that make several threads worth their while
 
 
@@ -78,6 +79,15 @@ def n_threads() -> int:
     if limited():
         return _ONE_THREAD.before
     return max((library.get_num_threads() for library in _blas().lib_controllers), default=1)
+
+
+def numbers_at_once() -> int:
+    """How many numbers of rows a thread takes together.
+
+    Few stay in the cache. But while a thread calls the next function it has Python's lock, and with many threads they
+    wait for it longer than for memory.
+    """
+    return FEWEST_NUMBERS * max(1, min(4, n_threads() // 4))
 
 
 P = TypeVar("P")
