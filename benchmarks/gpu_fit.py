@@ -12,7 +12,7 @@ import time
 import numpy as np
 import torch
 
-from benchmarks.tools import take_turns
+from benchmarks.tools import Stages, take_turns
 from erasable.core.arrays import DeviceRows
 from erasable.engines import Torch
 from erasable.engines.device import DeviceScreen, _Ready
@@ -73,33 +73,6 @@ def copied(there):
     for low in range(0, len(X), 2**17):
         X[low : low + 2**17] = there[low : low + 2**17].cpu().numpy()
     return X
-
-
-class Stages:
-    """Seconds that a call spends in some functions, added up over all threads."""
-
-    def __init__(self, **functions):
-        self.functions, self.seconds, self.real = functions, dict.fromkeys(functions, 0.0), {}
-
-    def __enter__(self):
-        for name, (owner, attribute) in self.functions.items():
-            self.real[name] = getattr(owner, attribute)
-            setattr(owner, attribute, self._timed(name, self.real[name]))
-        return self
-
-    def _timed(self, name, real):
-        def timed(*given, **named):
-            began = time.perf_counter()
-            try:
-                return real(*given, **named)
-            finally:
-                self.seconds[name] += time.perf_counter() - began
-
-        return timed
-
-    def __exit__(self, *_):
-        for name, (owner, attribute) in self.functions.items():
-            setattr(owner, attribute, self.real[name])
 
 
 def stages():

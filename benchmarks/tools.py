@@ -60,6 +60,33 @@ def peak_of(work):
         tracemalloc.stop()
 
 
+class Stages:
+    """Seconds that a call spends in some functions, added up over all threads: each a module or class, and a name."""
+
+    def __init__(self, **functions):
+        self.functions, self.seconds, self.real = functions, dict.fromkeys(functions, 0.0), {}
+
+    def __enter__(self):
+        for name, (owner, attribute) in self.functions.items():
+            self.real[name] = getattr(owner, attribute)
+            setattr(owner, attribute, self._timed(name, self.real[name]))
+        return self
+
+    def _timed(self, name, real):
+        def timed(*given, **named):
+            began = time.perf_counter()
+            try:
+                return real(*given, **named)
+            finally:
+                self.seconds[name] += time.perf_counter() - began
+
+        return timed
+
+    def __exit__(self, *_):
+        for name, (owner, attribute) in self.functions.items():
+            setattr(owner, attribute, self.real[name])
+
+
 def one_thread():
     """The environment of a process with one BLAS thread."""
     return {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
