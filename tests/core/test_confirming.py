@@ -152,13 +152,58 @@ def test_lower_bounds_hold_against_rational_leverages():
     grid, units, tau = parameters["grid"], parameters["units"], parameters["tau"]
     H, walk = (
         sums_of(rows, **parameters),
-        confirming._Walk(rows, grid, units, tau * 1.1, np.zeros(400, dtype=bool), None),
+        confirming._Walk(rows, grid, units, tau * 1.1, np.zeros(400, dtype=bool), None, 0, 0),
     )
-    whole = np.tril(H) + np.tril(H, -1).T
     low = len(rows) // 2
-    sure, opened = walk._sure(rows[low:].astype(np.float64), whole, np.zeros(len(rows) - low, dtype=bool))
+    sure, opened = walk._sure(rows[low:], np.asfortranarray(np.tril(H)), np.zeros(len(rows) - low, dtype=bool))
     assert opened
     assert sure.any()
     for i in np.flatnonzero(sure):
         before = sums_of(rows[: low + i], **parameters)
         assert exceeds(rows[low + i], before, units, tau * 1.1)[0]
+
+
+@pytest.mark.parametrize("d", [1, 2, 40])
+def test_the_bound_on_a_norm_is_above_it_and_close(d):
+    rng = np.random.default_rng(d)
+    for B in (rng.random((d, d)), np.tril(rng.random((d, d)) ** 9), np.diag(10.0 ** -np.arange(d)), np.eye(d)):
+        true = np.linalg.norm(B, 2)
+        assert true <= confirming._norm(B) <= 1.5 * true
+
+
+@pytest.mark.parametrize("case", [*CASES[:4], {"n": 900, "d": 7, "tau": 0.02, "bits": 20, "uneven": 3.0}])
+def test_float32_vectors_are_within_their_bounds(case):
+    rows, parameters = selected(**case)
+    grid, units = parameters["grid"], parameters["units"]
+    H = sums_of(rows, **parameters)
+    M = np.linalg.inv(np.linalg.cholesky(H))
+    white = confirming._whitened(rows, np.tril(M), H, grid, units)
+    exact = rows.astype(np.float64) @ np.tril(M).T
+    assert (np.linalg.norm(white.Y - exact, axis=1) <= white.product).all()
+    assert (white.lengths_at_least() ** 2 <= np.einsum("ij,ij->i", exact, exact)).all()
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("off", [0.0, 1e-4, 3e-3])
+def test_rows_after_a_row_lower_its_leverage_by_no_less_than_is_said(seed, off):
+    """However the vectors are off, by as much as they may be."""
+    rng = np.random.default_rng(seed)
+    m, d = 300, 20
+    exact = np.linalg.qr(rng.standard_normal((m, d)))[0] * 0.9 * 1.2 ** -np.arange(d)
+    errors = rng.standard_normal((m, d)) if seed % 2 else exact + 0.0  # at random, or all too long
+    Y = (exact + off * errors / np.linalg.norm(errors, axis=1)[:, None]).astype(np.float32)
+    length = np.linalg.norm(Y, axis=1).astype(np.float64)
+    white = confirming._Whitened(Y, length, off, 0.0, 2.0 * (d + 8) * confirming.U32)
+    true = np.empty(m)
+    for i in range(m):
+        A = np.eye(d) - exact[i + 1 :].T @ exact[i + 1 :]
+        true[i] = exact[i] @ np.linalg.solve(A, exact[i]) - exact[i] @ exact[i]
+    asked, settled = np.arange(0, m, 2), 0
+    for share in (0.5, 0.9, 0.97, 1.0 + 1e-9):
+        left, W = white.not_above(asked, true[asked] * share)
+        certain = np.setdiff1d(asked, left)
+        settled += len(certain)
+        assert W.shape == (len(left), d)
+        if share > 1.0:
+            assert not (true[certain] > 1e-12).any()
+    assert settled or off > 1e-3

@@ -635,7 +635,7 @@ def test_an_integer_label_past_64_bits_is_none(past):
 def test_the_same_content_makes_the_same_bytes(name):
     """A change of any entry of a tensor, of its name, type or shape, or of the metadata is seen."""
     state = CASES[name].fitted()._model.snapshot()
-    meta, tensors = state.header(), state.tensors()
+    meta, tensors = state.header(), state.tensors
     copied = {key: (kind, np.array(array, dtype=layout.DTYPES[kind])) for key, (kind, array) in tensors.items()}
     assert same_content((meta, tensors), (copy.deepcopy(meta), copied))
     assert not same_content((meta, tensors), ({**meta, "version": 99}, copied))

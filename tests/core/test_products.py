@@ -31,7 +31,7 @@ SHAPES = [(1, 1), (2, 1), (1, 7), (5, 3), (40, 97), (130, 200)]
 @pytest.fixture(params=[1, 2, 5])
 def several(request, monkeypatch):
     """Every product is shared by so many threads."""
-    monkeypatch.setattr(products, "_WORTH_SHARING", -1)
+    monkeypatch.setattr(products, "_WORTH_SHARING", 1e-9)
     for module in (products, threads):
         monkeypatch.setattr(module, "n_threads", lambda: request.param)
 
@@ -49,8 +49,12 @@ def test_sums_of_integer_rows_are_exact(n, d):
     exact = X.astype(np.int64).T @ X.astype(np.int64)
     H = np.asfortranarray(rng.integers(0, 9, (d, d)).astype(np.float64))
     expected = np.tril(H).astype(np.int64) + np.tril(exact)
+    before = H.copy()
     add_gram(H, X)
     assert np.array_equal(np.tril(H), expected)
+    assert np.array_equal(np.triu(H, 1), np.triu(before, 1))
+    add_gram(H, X, -1.0, shared=False)
+    assert np.array_equal(H, before)
     assert np.array_equal(np.tril(gram_of_rows(X)), np.tril(X.astype(np.int64) @ X.astype(np.int64).T))
 
 

@@ -46,33 +46,36 @@ def divide_by_triangle(L: Float64s, X: Float64s) -> None:
     in_threads(divide, np.array_split(X, max(1, min(_sharing(float(X.size) * len(L)), len(X)))))
 
 
-def add_gram(H: Float64s, X: Float64s) -> None:
-    """``H += X'X`` on the lower triangle of H, which is in Fortran order; X is in C order."""
-    _add_products(H, X, b"N", len(X), 1.0)
+def add_gram(H: Float64s, X: Float64s, sign: float = 1.0, *, shared: bool = True) -> None:
+    """``H += sign * X'X`` on the lower triangle of H, which is in Fortran order; X is in C order.
+
+    Threads share it, unless it is not to be ``shared``.
+    """
+    n = _sharing(float(len(X)) * len(H) ** 2) if shared else 1
+    _add_products(H, X, b"N", sign, 1.0, n)
 
 
 def gram_of_rows(X: Float64s) -> Float64s:
     """The lower triangle of ``XX'``, Fortran order; what stands above the diagonal is unspecified."""
     B = np.empty((len(X), len(X)), order="F")
-    _add_products(B, X.T, b"T", X.shape[1], 0.0)
+    _add_products(B, X.T, b"T", 1.0, 0.0, _sharing(float(X.shape[1]) * len(B) ** 2))
     return B
 
 
-def _add_products(H: Float64s, X: Float64s, across: bytes, k: int, beta: float) -> None:
-    """``H = beta H + X'X``, in tiles that threads share; ``across`` is b"T" where X itself is in Fortran order."""
+def _add_products(H: Float64s, X: Float64s, across: bytes, sign: float, beta: float, n_shares: int) -> None:
+    """``H = beta H + sign X'X``, in tiles that threads share; ``across`` is b"T" where X itself is in Fortran order."""
     assert (X.shape[1], _in_columns(H), X.flags.forc) == (len(H), True, True)
     assert X.dtype == np.float64
-    d, step, other = len(H), _step(X if across == b"N" else X.T), b"T" if across == b"N" else b"N"
-    n = _sharing(float(k) * d * d)
-    n = math.ceil(math.sqrt(2 * n)) if n > 1 else 1
+    (k, d), step, other = X.shape, _step(X if across == b"N" else X.T), b"T" if across == b"N" else b"N"
+    n = math.ceil(math.sqrt(2 * n_shares)) if n_shares > 1 else 1
     edges = np.linspace(0, d, n + 1, dtype=int).tolist()
 
     def add(tile: tuple[int, int]) -> None:
         (a, b), (c, e) = (edges[i : i + 2] for i in tile)
         if tile[0] == tile[1]:
-            _call("dsyrk", b"L", across, b - a, k, 1.0, X[:, a:], step, beta, H[a:, a:], _step(H.T))
+            _call("dsyrk", b"L", across, b - a, k, sign, X[:, a:], step, beta, H[a:, a:], _step(H.T))
         else:
-            _call("dgemm", across, other, b - a, e - c, k, 1.0, X[:, a:], step, X[:, c:], step, beta, H[a:, c:], d)
+            _call("dgemm", across, other, b - a, e - c, k, sign, X[:, a:], step, X[:, c:], step, beta, H[a:, c:], d)
 
     in_threads(add, sorted(((i, j) for i in range(n) for j in range(i + 1)), key=lambda tile: tile[0] == tile[1]))
 
