@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 import sys
@@ -192,3 +193,30 @@ def test_a_forked_child_neither_writes_nor_unlocks(tmp_path):
                 pass
         writer.replace([b"z"])
     assert store.read(tmp_path / "other", raw) == b"x"
+
+
+def test_a_writer_knows_the_bytes_of_the_path_by_their_digest(tmp_path):
+    path, content = tmp_path / "m", bytes(range(256)) * 8192  # two pieces
+    path.write_bytes(content)
+    with store.locked(path) as writer:
+        assert writer.holds(hashlib.sha256(content).hexdigest())
+        assert not writer.holds(hashlib.sha256(content[:-1]).hexdigest())
+        assert not writer.holds("")
+        path.write_bytes(content[:-1] + b"x")
+        assert not writer.holds(hashlib.sha256(content).hexdigest())
+
+
+def test_a_writer_knows_nothing_of_a_path_that_is_replaced_meanwhile(tmp_path):
+    path = tmp_path / "m"
+    path.write_bytes(b"old")
+
+    class Late(store.Disk):
+        """Another program replaces the file as soon as it is read."""
+
+        def read(self, descriptor, size):
+            (tmp_path / "other").write_bytes(b"new")
+            (tmp_path / "other").replace(path)
+            return super().read(descriptor, size)
+
+    with store.locked(path, disk=Late()) as writer:
+        assert not writer.holds(hashlib.sha256(b"old").hexdigest())

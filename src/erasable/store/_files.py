@@ -198,6 +198,22 @@ def read_once(place: Place, parse: Parse[T], limit: int) -> T:
         close_quietly(disk, descriptor)
 
 
+def digest_of_head(place: Place) -> str | None:
+    """Return the SHA-256 of the head, which is never held as a whole; None if it was replaced meanwhile."""
+    disk, sha = place.disk, hashlib.sha256()
+    descriptor = disk.open_to_read(place.head)
+    try:
+        refuse_special(place.head, disk.facts(descriptor))
+        while piece := disk.read(descriptor, _ZEROS.nbytes):
+            sha.update(piece)
+        with contextlib.suppress(_ReplacedMeanwhileError):
+            _refuse_replaced(place, descriptor)
+            return sha.hexdigest()
+    finally:
+        close_quietly(disk, descriptor)
+    return None
+
+
 def _refuse_replaced(place: Place, descriptor: int) -> None:
     now = facts_or_none(place.disk.facts, place.head)
     if now is None or not same_file(now, place.disk.facts(descriptor)):

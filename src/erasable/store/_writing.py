@@ -41,6 +41,7 @@ from erasable.store._files import (
     PartsOf,
     Place,
     T,
+    digest_of_head,
     erase,
     erase_parts,
     has_leftovers,
@@ -95,6 +96,11 @@ class Writer:
     def read(self, parse: Parse[T], *, limit: int = LIMIT) -> T:
         """Return ``parse(head, fetch)`` of the path; nobody else can change it meanwhile."""
         return read_settled(self._place, lambda head, _: parse(head, self._fetch(limit)), limit)
+
+    def holds(self, digest: str) -> bool:
+        """Return whether the bytes of the path, without its parts, have this SHA-256; they are read piece by piece."""
+        with explained("read", self.path):
+            return digest_of_head(self._place) == digest
 
     def replace(self, pieces: Pieces, parts: Mapping[str, Pieces] = _NO_PARTS, *, mode: int | None = PRIVATE) -> None:
         """Replace what the path holds; on return the new bytes are durable and the old ones erased.
