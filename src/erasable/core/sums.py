@@ -323,6 +323,15 @@ def sums_by_class(rows: Matrix, labels: Sequence[L], grid: Grid | None = None) -
     return {label: total[code].copy() for label, code in codes.items()}
 
 
+def squares(rows: Integers) -> Float64s:
+    """The squared norm of each dense row; exact up to ``2**53``, and never below that where it is not."""
+    found, step = np.empty(len(rows)), max(1, _NUMBERS_AT_ONCE // max(1, rows.shape[1]))
+    for low in range(0, len(rows), step):
+        part = rows[low : low + step].astype(np.float64)
+        found[low : low + step] = np.einsum("ij,ij->i", part, part)
+    return found
+
+
 def combined(rows: Integers | Float64s, times: Any) -> list[Float64s]:
     """Sums in which row i counts ``times[i, k]`` times, for each k: exact, as float64, each in memory of its own.
 

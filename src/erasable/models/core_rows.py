@@ -478,9 +478,10 @@ class CoreRows:
         """Whether the tables by id, subject and class name exactly the rows that follow one another."""
         rows = list(_from(self.first))
         ids = [row.id for row in rows]
-        if len(self.place) != len({*ids}) or len(self.place.among(ids)) != len(rows):
-            return False
-        if not all(map(is_, self.place.values_of(ids), rows)):
+        try:
+            if len(self.place) != len(rows) or not all(map(is_, self.place.values_of(ids), rows)):
+                return False
+        except KeyError:
             return False
         fresh = CoreRows(self._none, grid=self._grid, classed=self._classed)
         fresh._enter(ids, [row.subject for row in rows], [row.label for row in rows], [row.weight for row in rows])

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -331,18 +332,19 @@ class State:
         """
         c = configuration
         H = c.selection.confirmed(rows, ids, claimed or {}, progress)
-        index = np.arange(rows.shape[0])
+        index, chosen = np.arange(rows.shape[0]), rows
         if H is None:
             index, H = c.selection.select_again(rows, labels, ids, progress)
-        chosen = rows if len(index) == rows.shape[0] else rows[index]
-        ids, subjects, labels = at(index.tolist(), ids, subjects, labels)
+        if len(index) < rows.shape[0]:
+            chosen = rows[index]
+            ids, subjects, labels = at(index.tolist(), ids, subjects, labels)
         row_weights = None if row_weights is None else uneven(row_weights[index])
         sums, derived = None, {}
         if c.head.keeps_sums:
             sums = ExactSums.of_rows(c, chosen, labels, row_weights, H)
             derived = sums.tensors(labels)
         derived = derived | c.head.derive(c, chosen, labels, row_weights, sums)
-        return cls(c, ids, subjects, labels, chosen, row_weights, derived), index
+        return cls(c, tuple(ids), tuple(subjects), tuple(labels), chosen, row_weights, derived), index
 
     @property
     def classes(self) -> tuple[Label, ...]:
@@ -381,6 +383,7 @@ class State:
             **key_tensors("subjects", self.subjects),
         }
 
+    @cached_property
     def tensors(self) -> Tensors:
         """All tensors of a file."""
         return {**self.derived_tensors(), **self.named_rows()}
@@ -388,7 +391,7 @@ class State:
     @cached_property
     def pieces(self) -> list[Piece]:
         """The canonical bytes in pieces, so that the rows are not copied."""
-        return parts(self.header(), self.tensors())
+        return parts(self.header(), self.tensors)
 
     @cached_property
     def digest(self) -> str:
@@ -459,6 +462,9 @@ class State:
         VerificationError
             Naming the first thing that differs.
         """
+        _check_names(self)
+        with suppress(Exception):  # what is wrong will be said
+            _ = self.tensors  # made before, so that the other thread does nothing but hash
         with ThreadPoolExecutor(1) as aside:
             digest = aside.submit(getattr, self, "digest")  # hashing keeps no other thread waiting
             self._learn_and_compare(progress)
@@ -468,7 +474,6 @@ class State:
     def _learn_and_compare(self, progress: Progress | None) -> None:
         """Raise VerificationError if this is not the state that learning its rows gives."""
         c = self.configuration
-        _check_names(self)
         c.selection.check_stored(self.rows)
         c.head.check_encoded_labels(c, self.labels)
         names = self.ids, self.subjects, self.labels
@@ -482,7 +487,7 @@ class State:
                 + c.selection.instability_note()
             )
         self._compare(again)
-        if not same_content((self.header(), self.tensors()), (again.header(), again.tensors())):
+        if not same_content((self.header(), self.tensors), (again.header(), again.tensors)):
             raise VerificationError("the canonical bytes differ although rows, sums and weights agree.")
 
     def _compare(self, again: State) -> None:

@@ -22,7 +22,7 @@ from erasable.core.grid import Grid, described_scaling, read_scaling
 from erasable.core.layout import Tensors, read_rows, row_tensors
 from erasable.core.names import keyed_hash
 from erasable.core.selector import GridRows, Progress, RawRows, select, stale_screen
-from erasable.core.sums import LARGEST_EXACT, add_rows, empty_gram, unpacked
+from erasable.core.sums import LARGEST_EXACT, add_rows, empty_gram, squares, unpacked
 from erasable.errors import ConfigurationError, VerificationError
 from erasable.features import FeatureMap
 from erasable.models.inputs import Labels, Names
@@ -108,7 +108,7 @@ class GridSelection(Selection):
             entries = np.concatenate([[0], np.cumsum(rows.data.astype(np.int64) ** 2)])
             unfit = np.diff(entries[rows.indptr]) > grid.radius**2 - grid.constant**2
         else:
-            square = np.einsum("ij,ij->i", rows, rows, dtype=np.int64)
+            square = squares(rows)
             unfit = (square > grid.radius**2) | (rows[:, grid.n_features :] != grid.constant).any(axis=1)
         if unfit.any():
             first = int(np.flatnonzero(unfit)[0]) + 1
