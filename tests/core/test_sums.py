@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from threadpoolctl import threadpool_limits
 
+from erasable.core import sums
 from erasable.core.grid import Grid
 from erasable.core.selector import GridRows, select
 from erasable.core.sums import (
@@ -247,3 +249,29 @@ def test_a_capacity_is_shown_by_the_shortest_decimal_that_is_held_alike(units, s
 @pytest.mark.parametrize("given", [0.02, 0.1, 1.0, 0.3, 0.0625, 12.5])
 def test_what_was_given_in_few_digits_is_shown_again(given):
     assert capacity_of(regulariser(given, Grid(3)), 4**15) == given
+
+
+def test_one_row_is_added_by_one_thread(monkeypatch):
+    threads, dsyr = [], sums.blas.dsyr
+
+    def watched(*arguments, **options):
+        threads.append(sums.n_threads())
+        return dsyr(*arguments, **options)
+
+    monkeypatch.setattr(sums.blas, "dsyr", watched)
+    H = np.zeros((3, 3), order="F")
+    with threadpool_limits(2):
+        add_rows(H, np.array([[1, 2, 3]], dtype=np.int16))
+    assert threads == [1]
+    assert np.array_equal(np.tril(H), np.tril(np.outer([1, 2, 3], [1, 2, 3])))
+
+
+@pytest.mark.parametrize("dtype", [np.int16, np.int32])
+def test_squared_norms_are_exact_or_too_large_for_any_grid(dtype):
+    limit = np.iinfo(dtype).max
+    rows = np.random.default_rng(0).integers(-limit - 1, limit, (2000, 300), dtype=dtype, endpoint=True)
+    rows[::3] //= limit // 100
+    rows[0], rows[1] = limit, -limit - 1
+    for row, found in zip(rows.tolist(), sums.squares(rows).tolist(), strict=True):
+        exact = sum(v * v for v in row)
+        assert found == exact if exact <= 2**53 else found >= 2**53

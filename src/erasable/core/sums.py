@@ -300,7 +300,8 @@ def add_rows(H: Float64s, rows: Matrix, sign: float = 1.0, grid: Grid | None = N
         assert grid is not None
         add_sparse_rows(H, rows, sign, grid)
     elif k == 1:
-        blas.dsyr(sign, np.asarray(rows[0], dtype=np.float64), lower=1, a=H, overwrite_a=1)
+        with few_threads(float(H.size)):  # where a processor is busy, two threads take hundreds of times as long
+            blas.dsyr(sign, np.asarray(rows[0], dtype=np.float64), lower=1, a=H, overwrite_a=1)
     elif k > 1:
         R = np.asarray(rows, dtype=np.float64, order="C")
         blas.dsyrk(sign, R.T, beta=1.0, c=H, lower=1, overwrite_c=1)
