@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from threadpoolctl import threadpool_limits
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from erasable.core import sums
 from erasable.core.grid import Grid
@@ -255,7 +255,7 @@ def test_one_row_is_added_by_one_thread(monkeypatch):
     threads, dsyr = [], sums.blas.dsyr
 
     def watched(*arguments, **options):
-        threads.append(sums.n_threads())
+        threads.append(max(one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas"))
         return dsyr(*arguments, **options)
 
     monkeypatch.setattr(sums.blas, "dsyr", watched)
@@ -264,6 +264,18 @@ def test_one_row_is_added_by_one_thread(monkeypatch):
         add_rows(H, np.array([[1, 2, 3]], dtype=np.int16))
     assert threads == [1]
     assert np.array_equal(np.tril(H), np.tril(np.outer([1, 2, 3], [1, 2, 3])))
+
+
+@pytest.mark.parametrize("n_classes", [1, 2, 8, 9, 40])
+def test_rows_are_added_up_exactly_for_few_classes_and_for_many(n_classes, monkeypatch):
+    monkeypatch.setattr(sums, "_NUMBERS_AT_ONCE", 30)  # several parts
+    rng = np.random.default_rng(n_classes)
+    rows, labels = rng.integers(-(2**15), 2**15, (300, 7)).astype(np.int16), rng.integers(n_classes, size=300)
+    with threadpool_limits(3):
+        found = sums.sums_by_class(rows, labels.tolist())
+    assert found.keys() == set(labels.tolist())
+    for label, total in found.items():
+        assert total.tolist() == rows[labels == label].sum(axis=0, dtype=np.int64).tolist()
 
 
 @pytest.mark.parametrize("dtype", [np.int16, np.int32])

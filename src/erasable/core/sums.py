@@ -34,7 +34,7 @@ from erasable.core.arrays import Float32s, Float64s, Int64s, Integers, Matrix, a
 from erasable.core.grid import Grid
 from erasable.core.products import cholesky
 from erasable.core.split_rows import add_sparse_rows
-from erasable.core.threads import few_threads
+from erasable.core.threads import few_threads, in_threads
 from erasable.errors import ConfigurationError, ExactnessError
 
 _FACTOR_ALONE = 5000  # factor smaller matrices than this on one thread
@@ -216,6 +216,7 @@ def solve_exactly(H: npt.NDArray[np.int64], rhs: npt.NDArray[np.int64]) -> list[
 
 
 LARGEST_EXACT = 2**53
+_FEW_CLASSES = 8
 _NUMBERS_AT_ONCE = 2**18  # of rows that are turned into float64
 L = TypeVar("L", bound=Hashable)
 
@@ -315,7 +316,10 @@ def sums_by_class(rows: Matrix, labels: Sequence[L], grid: Grid | None = None) -
     codes = {label: code for code, label in enumerate(dict.fromkeys(labels))}
     which = np.fromiter(map(codes.__getitem__, labels), dtype=np.intp, count=n)
     if isinstance(rows, np.ndarray):
-        of_each = sp.csr_array((np.ones(n), which, np.arange(n + 1)), shape=(n, len(codes)))
+        if len(codes) <= _FEW_CLASSES:  # BLAS keeps no other thread waiting
+            of_each: Any = (which[:, None] == np.arange(len(codes))).astype(np.float64)
+        else:
+            of_each = sp.csr_array((np.ones(n), which, np.arange(n + 1)), shape=(n, len(codes)))
         return dict(zip(codes, combined(rows, of_each), strict=True))
     assert grid is not None
     total, d = np.zeros((len(codes), grid.n_columns)), grid.n_features
@@ -326,11 +330,12 @@ def sums_by_class(rows: Matrix, labels: Sequence[L], grid: Grid | None = None) -
 
 def squares(rows: Integers) -> Float64s:
     """The squared norm of each dense row; exact up to ``2**53``, and never below that where it is not."""
-    found, step = np.empty(len(rows)), max(1, _NUMBERS_AT_ONCE // max(1, rows.shape[1]))
-    for low in range(0, len(rows), step):
-        part = rows[low : low + step].astype(np.float64)
-        found[low : low + step] = np.einsum("ij,ij->i", part, part)
-    return found
+
+    def of(part: slice) -> Float64s:
+        few = rows[part].astype(np.float64)
+        return np.asarray(np.einsum("ij,ij->i", few, few))
+
+    return np.concatenate([np.empty(0), *in_threads(of, _parts(rows))])
 
 
 def combined(rows: Integers | Float64s, times: Any) -> list[Float64s]:
@@ -342,11 +347,16 @@ def combined(rows: Integers | Float64s, times: Any) -> list[Float64s]:
         Integer-valued rows of any dtype.
     times : array of shape (n, k), float64 integers; or CSR
     """
-    total, step = np.zeros((times.shape[1], rows.shape[1])), max(1, _NUMBERS_AT_ONCE // max(1, rows.shape[1]))
-    for low in range(0, len(rows), step):
-        part, of_part = (rows, times) if len(rows) <= step else (rows[low : low + step], times[low : low + step])
-        total += of_part.T @ part
+    total = np.zeros((times.shape[1], rows.shape[1]))
+    for more in in_threads(lambda part: times[part].T @ rows[part].astype(np.float64), _parts(rows)):
+        total += more
     return [row.copy() for row in total]
+
+
+def _parts(rows: Integers | Float64s) -> list[slice]:
+    """Some rows at a time, for one thread each."""
+    step = max(1, _NUMBERS_AT_ONCE // max(1, rows.shape[1]))
+    return [slice(low, low + step) for low in range(0, len(rows), step)]
 
 
 def add_sums(sums: dict[L, Float64s], more: dict[L, Float64s], times: float = 1.0) -> None:

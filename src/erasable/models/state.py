@@ -462,11 +462,11 @@ class State:
         VerificationError
             Naming the first thing that differs.
         """
-        _check_names(self)
         with suppress(Exception):  # what is wrong will be said
             _ = self.tensors  # made before, so that the other thread does nothing but hash
         with ThreadPoolExecutor(1) as aside:
             digest = aside.submit(getattr, self, "digest")  # hashing keeps no other thread waiting
+            _check_names(self)
             self._learn_and_compare(progress)
             sums, weights = self.configuration.head.counts(len(self.ids), self.derived)
             return VerifyReport(len(self.ids), sums, weights, digest.result())
