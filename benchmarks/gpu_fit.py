@@ -78,16 +78,18 @@ def copied(there):
 def stages():
     """What a fit is made of."""
     return Stages(
-        checking_rows=(validated, "validate_data"),
-        finite_here=(validated, "_has_finite_sums"),
-        finite_there=(DeviceRows, "unfit"),
-        checking_names=(passes.Pass, "rows_of"),
-        hashing=(DeviceHash, "__call__"),
-        setting_up_the_screen=(DeviceScreen, "ready"),
-        screening=(_Ready, "survivors"),
-        picking_rows=(Rows, "take"),
-        copying_survivors=(DeviceRows, "on_host"),
-        deciding=(Rows, "learnt_by"),
+        {
+            "checking_rows": (validated, "validate_data"),
+            "finite_here": (validated, "_has_finite_sums"),
+            "finite_there": (DeviceRows, "unfit"),
+            "checking_names": (passes.Pass, "rows_of"),
+            "hashing": (DeviceHash, "__call__"),
+            "setting_up_the_screen": (DeviceScreen, "ready"),
+            "screening": (_Ready, "survivors"),
+            "picking_rows": (Rows, "take"),
+            "copying_survivors": (DeviceRows, "on_host"),
+            "deciding": (Rows, "learnt_by"),
+        }
     )
 
 

@@ -9,8 +9,10 @@ from scipy.linalg import blas, cho_factor, cho_solve
 from sklearn.linear_model import RidgeClassifier
 
 from benchmarks.datasets import correlated, margin
-from benchmarks.tools import goal, peak_of, spread, table, take_turns
+from benchmarks.tools import goal, peak_of, spread, table, take_turns, where_time_goes
 from erasable import ErasableClassifier, learn, verify
+from erasable.core import deciding, selector
+from erasable.core.selector import RawRows
 from erasable.research.measuring import clock
 
 CORRELATED = {"kappa": 0.295, "capacity": 1.0}
@@ -35,7 +37,7 @@ def literal_loop(X, y, tau, capacity):
 
 def fit(options):
     """Fit against ridge regression on all rows and against the bare BLAS calls behind it."""
-    rows, lines = [], ""
+    rows, lines, parts = [], "", ""
     for name, make, config, goals in (
         ("correlated, 249,215 x 600", correlated, CORRELATED, {"hashed": 1.2, "given": 1.1}),
         ("Margin, 200,000 x 100", margin, MARGIN, {"hashed": 1.2, "given": None}),
@@ -63,6 +65,8 @@ def fit(options):
             lines += goal(what, times[order], (BLAS, times["BLAS"]), most, peak=peaks[order])
         what = f'fit, {name}, `engine="local"`'
         lines += goal(what, times["local"], ("no engine", times["hashed"]), peak=peaks["local"])
+        for order in ("hashed", "given"):
+            parts += where_time_goes(f"{name}, {order} order", contestants[order], STAGES)
         d = report.decisions
         counts = f"{d.screened:,} / {d.certified:,} / {d.enclosed} / {d.exact}"
         share = f"{100 * report.core_rows_added / len(X):.2f}%"
@@ -77,8 +81,22 @@ def fit(options):
         "## Fit\n\nSeconds: median (fastest to slowest). Contestants take turns, each timed call right after an "
         "untimed one of its own. `fit` includes input checks and the weights. Rows are decided in the order of a keyed "
         'hash of their ids; `order="given"` takes them as they come. The peak is that of Python and NumPy above the '
-        f"input, in a further call.\n\n{table(head, rows)}{lines}"
+        f"input, in a further call.\n\n{table(head, rows)}\nWhere the time goes, in one more call, seconds. Those of "
+        f"functions are added up over all threads:\n\n{parts}{lines}"
     )
+
+
+STAGES = {
+    "gathering and converting rows": (RawRows, "approximate"),
+    "screening them": (deciding, "survivors"),
+    "putting candidates on the grid": (selector, "to_grid"),
+    "factors": (deciding, "factor"),
+    "inverses of factors": (deciding, "screen"),
+    "substitution": (deciding, "whiten"),
+    "Gram matrices": (deciding, "gram_of_rows"),
+    "pivots": (deciding, "pivots_of"),
+    "adding selected rows": (deciding, "add_gram"),
+}
 
 
 FITTED = {

@@ -63,7 +63,7 @@ def peak_of(work):
 class Stages:
     """Seconds that a call spends in some functions, added up over all threads: each a module or class, and a name."""
 
-    def __init__(self, **functions):
+    def __init__(self, functions):
         self.functions, self.seconds, self.real = functions, dict.fromkeys(functions, 0.0), {}
 
     def __enter__(self):
@@ -85,6 +85,16 @@ class Stages:
     def __exit__(self, *_):
         for name, (owner, attribute) in self.functions.items():
             setattr(owner, attribute, self.real[name])
+
+
+def where_time_goes(what, work, functions):
+    """A line of text: the seconds of a further call, and those of some functions that it calls, see :class:`Stages`."""
+    with Stages(functions) as watched:
+        began = time.perf_counter()
+        work()
+        took = time.perf_counter() - began
+    parts = ", ".join(f"{name} {seconds:.3f}" for name, seconds in watched.seconds.items())
+    return f"- {what}, {took:.3f} s: {parts}.\n"
 
 
 def one_thread():
