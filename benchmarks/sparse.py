@@ -8,10 +8,12 @@ from scipy.linalg import cho_factor, cho_solve
 from threadpoolctl import threadpool_limits
 
 from benchmarks.datasets import local_sets
-from benchmarks.tools import console, goal, peak_of, processor_turns, spread, table
+from benchmarks.tools import console, goal, peak_of, processor_turns, spread, table, where_time_goes
 from erasable import ErasableClassifier
+from erasable.core import deciding, sparse_deciding
 from erasable.core.grid import Grid
 from erasable.core.selector import RawRows, select
+from erasable.core.sparse_deciding import Inverse
 from erasable.core.sums import empty_gram, regulariser
 
 # Thresholds, capacity 1, and the goals: at most so many times the peer.
@@ -62,11 +64,25 @@ def measure(name, X, y, goals, rounds):
     for who, found in times.items():
         share = next((share for tau, share in shares.items() if who.endswith(f" {tau}")), "")
         rows.append([name, who, share, spread(found, digits=3), f"{np.median(found) / whole:.1f}", f"{peaks[who]:.0f}"])
+    parts = ""
     for tau, most in goals.items():
+        parts += where_time_goes(f"{name}, {shares[tau]} stored", contestants[f"fit, threshold {tau}"], STAGES)
         who = f"fit, threshold {tau}"
         what = f"sparse fit, {name}, {shares[tau]} stored, one thread"
         lines += goal(what, times[who], (PEER, times[PEER]), most, peak=peaks[who])
-    return rows, lines
+    return rows, parts, lines
+
+
+STAGES = {
+    "screening": (sparse_deciding, "may_exceed"),
+    "inverse following the core set": (Inverse, "follow"),
+    "of which substitution": (sparse_deciding, "_divide"),
+    "and mirroring": (sparse_deciding, "_mirror"),
+    "products of candidates with the inverse": (Inverse, "products"),
+    "their Gram matrices": (sparse_deciding, "_gram"),
+    "pivots": (deciding, "pivots_of"),
+    "new inverses": (sparse_deciding, "invert"),
+}
 
 
 def hashed(n=20_000, d=4096, entries=50, seed=0):
@@ -89,16 +105,17 @@ def wide(tau=0.3):
 
 def sparse(options):
     """Sparse rows; the sets come from the folder with further data."""
-    rows, lines = [], ""
+    rows, parts, lines = [], "", ""
     with threadpool_limits(1):
         for name, [(X, _, y, _)] in local_sets(options.data) if options.data else ():
             if name in CASES:
                 console.log(name)
-                found, more = measure(name, X, y, CASES[name], options.rounds)
-                rows, lines = rows + found, lines + more
+                found, where, more = measure(name, X, y, CASES[name], options.rounds)
+                rows, parts, lines = rows + found, parts + where, lines + more
         rows.append(wide())
     text = "## Sparse rows\n\nProcessor seconds on one BLAS thread: median (fastest to slowest), contestants in turn; "
     text += "capacity 1. `select` is Algorithm 1's pass alone; `fit` has input checks, the order of rows and the "
     text += "weights beside it. The peer is the sparse Gram matrix of all rows of norm one, and one solve. Peaks are "
     text += "those of Python and NumPy above the input.\n\n"
-    return text + table(["set", "what", "stored", "seconds", "times the peer", "peak, MB"], rows) + lines
+    text += table(["set", "what", "stored", "seconds", "times the peer", "peak, MB"], rows)
+    return text + f"\nWhere the time of `fit` goes, in one more call, seconds by the clock:\n\n{parts}" + lines
