@@ -144,6 +144,35 @@ def test_an_error_in_one_thread_stops_the_other():
         all_selected(rows, sums_of(rows, **parameters), **parameters, progress=interrupted)
 
 
+def test_an_error_going_backward_stops_the_way_forward(monkeypatch):
+    rng, grid = np.random.default_rng(0), Grid(3, 8, False)
+    rows, seen = to_grid(rng.standard_normal((4000, 3)), grid), []
+
+    def fails(self, H):
+        raise IndexError("on the way back")
+
+    def watch(done, of):
+        seen.append(done)
+        walks[0].stop.wait(5)
+
+    walks, made = [], confirming._Walk
+    monkeypatch.setattr(confirming, "_Walk", lambda *of: walks.append(made(*of)) or walks[-1])
+
+    monkeypatch.setattr(made, "backward", fails)
+    monkeypatch.setattr(confirming, "_MOST", 128)
+    H = empty_gram(grid, 10**6)
+    add_rows(H, rows)
+    with pytest.raises(IndexError, match="on the way back"):
+        all_selected(rows, H, grid=grid, units=10**6, tau=1e-9, progress=watch)
+    assert len(seen) == 1
+
+
+def test_a_claim_that_leaves_a_singular_matrix_is_not_confirmed():
+    """What is claimed, without the second row, has no inverse: there is no leverage to compare."""
+    rows, claimed = np.array([[50, -50], [50, 50]], dtype=np.int16), np.array([[7500.0, 0.0], [-2500.0, 7500.0]])
+    assert not all_selected(rows, claimed, grid=Grid(2, 8, False, None), units=100, tau=1.1)
+
+
 def test_lower_bounds_hold_against_rational_leverages():
     """Of every row that the first product or a bound confirms, the exact leverage is above the threshold."""
     from erasable.core.deciding import exceeds

@@ -21,6 +21,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -74,12 +75,8 @@ def all_selected(
     walk = _Walk(rows, grid, units, tau, np.zeros(n, dtype=bool) if forced is None else forced, progress, 0, n)
     start, first = empty_gram(grid, units), walk.taken(walk.first_size, first=True) if n >= _LEAST else None
     with few_threads(0.0), ThreadPoolExecutor(1) as other:
-        backward = other.submit(walk.backward, H)
-        try:
-            forward = walk.forward(start, first)
-        except BaseException:
-            walk.stop.set()
-            raise
+        backward = other.submit(walk.gone, walk.backward, H)
+        forward = walk.gone(walk.forward, start, first)
         confirmed = backward.result() and forward and np.array_equal(start, H)
     if confirmed and progress is not None:
         progress(n, n)
@@ -100,6 +97,14 @@ class _Walk:
     high: int
     stop: threading.Event = field(default_factory=threading.Event)
     lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def gone(self, way: Callable[..., bool], *given: Any) -> bool:
+        """What a way returns; if it raises, the other one stops."""
+        try:
+            return way(*given)
+        except BaseException:
+            self.stop.set()
+            raise
 
     def forward(self, H: Float64s, part: slice | None) -> bool:
         """Add the chunks to ``H``, a lower triangle, and confirm each; ``part`` is the first."""
@@ -204,6 +209,8 @@ class _Walk:
 
     def _exceeds(self, G: Float64s, H: Float64s, i: int) -> bool:
         before = np.asfortranarray(H - G[i:].T @ G[i:])
+        if not cholesky(before.copy(order="F")):  # a false claim, or too coarse: it cannot be solved, so not confirmed
+            return False
         return exceeds(G[i].astype(np.int64), before, self.units, self.tau)[0]
 
 
@@ -236,7 +243,8 @@ class _Whitened:
         """Those of the rows asked about whose leverage the rows after them do not certainly lower by more than this.
 
         With rows R that come later ``g'(H - R'R)^-1 g >= |y|^2 + |k|^2 + |v|^2``, where ``y = Ng``, ``k = RN'y`` and
-        ``v = NR'k``. Also returned is about ``y + v`` for each.
+        ``v = NR'k``. Also returned is about ``y + v`` for each. The factors 1.01 and 1.2 below cover the rounding of
+        lengths up to 300,000 columns.
         """
         parts = (slice(low, low + _TOGETHER) for low in range(0, len(asked), _TOGETHER))
         with np.errstate(invalid="ignore"):  # some float32 kernels raise the flag over lanes that they do not use
