@@ -7,6 +7,7 @@ import threading
 import numpy as np
 import pytest
 from scipy.linalg import blas, lapack
+from threadpoolctl import threadpool_limits
 
 import erasable.core.deciding as deciding
 import erasable.core.products as products
@@ -130,6 +131,18 @@ def test_work_that_is_shared_gives_its_results_in_order_and_its_errors(monkeypat
         in_threads(fails, range(20))
     monkeypatch.undo()
     assert n_threads() == before
+
+
+def test_an_interrupt_while_it_waits_leaves_blas_its_threads(monkeypatch):
+    def interrupted(helpers):
+        raise KeyboardInterrupt
+
+    with threadpool_limits(2):
+        monkeypatch.setattr(threads, "wait", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            in_threads(lambda i: i, range(20))
+        assert n_threads() == 2
+        assert not threads.limited()
 
 
 def test_work_that_is_stopped_begins_no_more_parts(monkeypatch):

@@ -103,9 +103,11 @@ class Shared(Generic[P, Q]):
     def __init__(self, work: Callable[[P], Q], parts: Sequence[P]) -> None:
         self.work, self.parts = work, parts
         self.left, self.found = deque(range(len(parts))), dict[int, Q]()
-        n, self.limit = n_threads(), ExitStack()
-        self.limit.enter_context(_ONE_THREAD)
-        self.helpers = [_pool(n - 1).submit(self._do) for _ in range(min(n, len(parts)) - 1)]
+        n = n_threads()
+        with ExitStack() as begun:
+            begun.enter_context(_ONE_THREAD)
+            self.helpers = [_pool(n - 1).submit(self._do) for _ in range(min(n, len(parts)) - 1)]
+            self.limit = begun.pop_all()
 
     def _do(self) -> None:
         while True:
@@ -126,9 +128,9 @@ class Shared(Generic[P, Q]):
     def stop(self) -> None:
         """Begin no more parts and wait for those begun."""
         self.left.clear()
-        helpers = [helper for helper in self.helpers if not helper.cancel()]
-        wait(helpers)
-        self.limit.close()
+        with self.limit:
+            helpers = [helper for helper in self.helpers if not helper.cancel()]
+            wait(helpers)
         for helper in helpers:
             helper.result()
 
