@@ -19,6 +19,7 @@ whatever machine solves for ``w``, the published numbers are the same bits.
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -183,7 +184,7 @@ def refine(H: Float64s, L: Float64s | Float32s, R: npt.NDArray[np.int64]) -> Ite
         product, estimate, doubt = times_H(step)
         moved = np.ldexp(residual.astype(np.float64), shift)
         new_size = float((np.abs(moved - estimate) + doubt + 2.0**-51 * np.abs(moved)).max())
-        if new_size >= 2.0**62 or new_size >= 0.5 * size * 2.0**shift:
+        if not (new_size < 2.0**62 and new_size < 0.5 * size * 2.0**shift):
             return  # the residual might wrap around, or float64 is too coarse for this matrix
         # Unsigned integers wrap around by definition.
         residual = ((residual.view(np.uint64) << np.uint64(shift)) - product).view(np.int64)
@@ -347,9 +348,14 @@ def combined(rows: Integers | Float64s, times: Any) -> list[Float64s]:
         Integer-valued rows of any dtype.
     times : array of shape (n, k), float64 integers; or CSR
     """
-    total = np.zeros((times.shape[1], rows.shape[1]))
-    for more in in_threads(lambda part: times[part].T @ rows[part].astype(np.float64), _parts(rows)):
-        total += more
+    total, lock = np.zeros((times.shape[1], rows.shape[1])), threading.Lock()
+
+    def add(part: slice) -> None:
+        more = times[part].T @ rows[part].astype(np.float64)
+        with lock:
+            np.add(total, more, out=total)
+
+    in_threads(add, _parts(rows))
     return [row.copy() for row in total]
 
 
