@@ -23,8 +23,11 @@ What float32 makes of ``L^-1 k``, in any order of its sums, is v with ``(L + D) 
 and gamma is about ``(m + 6) 2**-24`` (Higham, theorem 8.5; rounding L and k is in it) and ``|d| <= off sqrt(m)``. With
 ``s^2 = (1 + eta) / ((1 - eta) floor)`` then ``|L^-1 k| >= |v| (1 - gamma s sqrt(tr H)) - s off sqrt(m)``. With c the
 largest of ``k(x, x) + mu``, a pivot is less than what ``c - |v|^2`` computes to plus ``c (eta + gamma + 2 gamma s
-sqrt(tr H)) + 2 s off sqrt(m c)``, first for ``|v|^2 <= c``, and beyond that the bound on ``|L^-1 k|`` only rises.
-Points are ruled out when even this is at or below the limit. Numbers too small for float32 move nothing by as much as a
+sqrt(tr H)) + 2 s off sqrt(m c)``, first for ``|v|^2 <= c``. Beyond that the bound on ``|L^-1 k|`` only rises: ``gamma s
+sqrt(tr H)`` is below 1/16, since what is added is at most an eighth of the limit, and no pivot is above a limit that is
+above c. Where the bound on ``|L^-1 k|`` is negative, ``|v|^2`` is at most half of what is added, so even ``k(x, x) +
+mu`` of a point that is ruled out is at or below the limit. Points are ruled out when even this is at or below the
+limit. Numbers too small for float32 move nothing by as much as a
 tenth of ``off``. Where float32 is too coarse, float64 goes on.
 
 *The premise.* Rounding moves the eigenvalues of a kernel matrix of n points by at most n / 2, so as long as n is at
@@ -291,7 +294,7 @@ class _Run:
                 W = multiply(-1.0, V.T, T[:, :low], trans_a=1, trans_b=1, beta=1.0, c=W, overwrite_c=1)
             W = divide(1.0, T[:, low:], W, side=1, lower=1, trans_a=1, overwrite_b=1)
             pivot[left] -= np.einsum("ij,ij->i", W, W)
-            kept = np.flatnonzero(pivot[left] > limit)
+            kept = np.flatnonzero(~(pivot[left] <= limit))
             left, V = left[kept], np.concatenate([V[kept], W[kept]], axis=1)
             if not len(left):
                 break
