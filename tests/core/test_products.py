@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -133,16 +135,64 @@ def test_work_that_is_shared_gives_its_results_in_order_and_its_errors(monkeypat
     assert n_threads() == before
 
 
-def test_an_interrupt_while_it_waits_leaves_blas_its_threads(monkeypatch):
+def test_an_interrupt_waits_for_the_others_and_leaves_blas_its_threads(monkeypatch):
+    wait, ended, interrupts = threads.wait, [], [KeyboardInterrupt, KeyboardInterrupt]
+    begun = threading.Event()
+
     def interrupted(helpers):
-        raise KeyboardInterrupt
+        if interrupts:
+            raise interrupts.pop()
+        return wait(helpers)
+
+    def work(i):
+        if threading.current_thread() is threading.main_thread():
+            begun.wait(10)
+        else:
+            begun.set()
+            time.sleep(0.2)
+        ended.append(i)
 
     with threadpool_limits(2):
         monkeypatch.setattr(threads, "wait", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            in_threads(lambda i: i, range(20))
+            in_threads(work, range(2))
+        assert sorted(ended) == [0, 1]
         assert n_threads() == 2
         assert not threads.limited()
+
+
+def test_work_is_done_where_no_thread_can_be_started(monkeypatch):
+    def fails(self, work):
+        raise RuntimeError("can't start new thread")
+
+    with threadpool_limits(2):
+        monkeypatch.setattr(threads.ThreadPoolExecutor, "submit", fails)
+        assert in_threads(lambda i: i * i, range(20)) == [i * i for i in range(20)]
+        assert n_threads() == 2
+        assert not threads.limited()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="only where processes fork")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_child_is_not_limited_by_a_thread_that_it_does_not_have():
+    with threadpool_limits(2):
+        ready, go = threading.Event(), threading.Event()
+
+        def limits():
+            with few_threads(0.0):
+                ready.set()
+                go.wait(10)
+
+        other = threading.Thread(target=limits)
+        other.start()
+        ready.wait(10)
+        child = os.fork()
+        if not child:
+            os._exit(0 if n_threads() == 2 and in_threads(lambda i: i, range(9)) == list(range(9)) else 1)
+        go.set()
+        other.join()
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert n_threads() == 2
 
 
 def test_work_that_is_stopped_begins_no_more_parts(monkeypatch):

@@ -77,7 +77,7 @@ def all_selected(
     with few_threads(0.0), ThreadPoolExecutor(1) as other:
         backward = other.submit(walk.gone, walk.backward, H)
         forward = walk.gone(walk.forward, start, first)
-        confirmed = backward.result() and forward and np.array_equal(start, H)
+        confirmed = walk.gone(backward.result) and forward and np.array_equal(start, H)
     if confirmed and progress is not None:
         progress(n, n)
     return confirmed

@@ -137,4 +137,5 @@ def _routine(name: str) -> Callable[..., None]:
     name_of, pointer = ctypes.pythonapi.PyCapsule_GetName, ctypes.pythonapi.PyCapsule_GetPointer
     name_of.restype, name_of.argtypes = ctypes.c_char_p, [ctypes.py_object]
     pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    assert b"int *" in name_of(capsule)  # the signature; sizes are passed as such integers
     return ctypes.CFUNCTYPE(None)(pointer(capsule, name_of(capsule)))

@@ -11,7 +11,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import Any, Generic, TypeVar
 
@@ -39,11 +39,16 @@ class _OneThread:
     def __enter__(self) -> None:
         with self.lock:
             if self.owner is None:
-                self.owner, libraries = threading.get_ident(), _blas().lib_controllers
+                libraries = _blas().lib_controllers
                 self.limited = [(library, n) for library in libraries if (n := library.get_num_threads()) != 1]
                 self.before = max((n for _, n in self.limited), default=1)
-                for library, _ in self.limited:
-                    library.set_num_threads(1)
+                self.owner = threading.get_ident()
+                try:
+                    for library, _ in self.limited:
+                        library.set_num_threads(1)
+                except BaseException:
+                    self.restore()
+                    raise
             self.depth += self.owner == threading.get_ident()
 
     def __exit__(self, *_: object) -> None:
@@ -51,9 +56,13 @@ class _OneThread:
             if self.owner == threading.get_ident():
                 self.depth -= 1
                 if self.depth == 0:
-                    for library, n in self.limited:
-                        library.set_num_threads(n)
-                    self.owner = None
+                    self.restore()
+
+    def restore(self) -> None:
+        """Give every library its threads back."""
+        for library, n in self.limited:
+            library.set_num_threads(n)
+        self.limited, self.owner, self.depth = [], None, 0
 
 
 @functools.cache
@@ -103,11 +112,16 @@ class Shared(Generic[P, Q]):
     def __init__(self, work: Callable[[P], Q], parts: Sequence[P]) -> None:
         self.work, self.parts = work, parts
         self.left, self.found = deque(range(len(parts))), dict[int, Q]()
-        n = n_threads()
-        with ExitStack() as begun:
-            begun.enter_context(_ONE_THREAD)
-            self.helpers = [_pool(n - 1).submit(self._do) for _ in range(min(n, len(parts)) - 1)]
-            self.limit = begun.pop_all()
+        n, self.limit, self.helpers = n_threads(), ExitStack(), list[Future[None]]()
+        self.limit.enter_context(_ONE_THREAD)
+        try:
+            for _ in range(min(n, len(parts)) - 1):
+                self.helpers.append(_pool(n - 1).submit(self._do))
+        except RuntimeError:  # no more threads can be started: this one does what is left
+            pass
+        except BaseException:
+            self.stop()
+            raise
 
     def _do(self) -> None:
         while True:
@@ -126,11 +140,18 @@ class Shared(Generic[P, Q]):
         return [self.found[i] for i in range(len(self.parts))]
 
     def stop(self) -> None:
-        """Begin no more parts and wait for those begun."""
+        """Begin no more parts and wait for those begun, also if interrupted: they read the arrays of the caller."""
         self.left.clear()
+        interrupt: BaseException | None = None
         with self.limit:
             helpers = [helper for helper in self.helpers if not helper.cancel()]
-            wait(helpers)
+            while not all(helper.done() for helper in helpers):
+                try:
+                    wait(helpers)
+                except BaseException as error:
+                    interrupt = error
+        if interrupt is not None:
+            raise interrupt
         for helper in helpers:
             helper.result()
 
@@ -147,5 +168,13 @@ def _pool(n: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(n, "erasable")
 
 
+def _in_child() -> None:
+    """After a fork there is but one thread: no limit that another set, and no threads of a pool."""
+    _pool.cache_clear()
+    _ONE_THREAD.lock = threading.Lock()
+    if not limited():
+        _ONE_THREAD.restore()
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pool.cache_clear)  # threads are not inherited
+    os.register_at_fork(after_in_child=_in_child)

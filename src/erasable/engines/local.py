@@ -13,6 +13,7 @@ from typing import Any
 from threadpoolctl import threadpool_limits
 
 from erasable.core.arrays import Matrix
+from erasable.core.threads import few_threads
 from erasable.errors import ConfigurationError, EngineError
 from erasable.models.passes import Engine, Limits, Pass, PassResult
 from erasable.models.row_source import RowSource
@@ -68,7 +69,7 @@ class Local(Engine):
         return super().results(source, scan, limits)
 
     def _in_threads(self, source: RowSource, scan: Pass, limits: Callable[[], Limits], n: int) -> Iterator[PassResult]:
-        with threadpool_limits(limits=1), ThreadPoolExecutor(n) as pool:
+        with few_threads(0.0), ThreadPoolExecutor(n) as pool:
             yield from _in_window(
                 parts_of(source, n), lambda part, low: pool.submit(scan.run, part, low, limits()), n + 1
             )
