@@ -1,7 +1,8 @@
 """Products, triangular solves and factors of dense matrices, shared by threads of Python.
 
-SciPy's own functions keep all other threads of Python waiting; here its BLAS and LAPACK are called as C code calls
-them. Sums come in another order where work is shared, so results are exact for integers below ``2**53``, and else
+SciPy's own functions keep all other threads of Python waiting. That is right for short work: with many threads, getting
+Python's lock back takes longer than the work. For more, SciPy's BLAS and LAPACK are called as C code calls them. Sums
+come in another order where work is shared, so results are exact for integers below ``2**53``, and else
 within the bounds that hold for any order of summation.
 
 Overwrites its arguments where it says so.
@@ -17,12 +18,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg import cython_blas, cython_lapack
+from scipy.linalg import blas, cython_blas, cython_lapack, lapack
 
 from erasable.core.arrays import Float64s
 from erasable.core.threads import in_threads, n_threads
 
-_WORTH_SHARING = 1e7  # flops for each thread
+_WORTH_SHARING = 4e7  # flops for each thread; less is left to SciPy's functions
 _ABOVE = np.tri(64, k=-1, dtype=bool).T  # the diagonal of a block
 
 
@@ -31,6 +32,9 @@ def multiply_by_triangle(M: npt.NDArray[np.float32], X: npt.NDArray[np.float32])
     n, d = X.shape
     assert (X.flags.carray, M.flags.f_contiguous, M.shape) == (True, True, (d, d))
     assert X.dtype == M.dtype == np.float32
+    if float(X.size) * d <= _WORTH_SHARING:
+        blas.strmm(1.0, M, X.T, lower=1, overwrite_b=1)
+        return
     _call("strmm", b"L", b"L", b"N", b"N", d, n, np.float32(1.0), M, d, X, d)
 
 
@@ -39,11 +43,16 @@ def divide_by_triangle(L: Float64s, X: Float64s) -> None:
     assert (X.flags.carray, L.shape, _in_columns(L)) == (True, 2 * X.shape[1:], True)
     assert X.dtype == np.float64
 
+    flops = float(X.size) * len(L)
+    if flops <= _WORTH_SHARING:
+        blas.dtrsm(1.0, L, X.T, lower=1, overwrite_b=1)
+        return
+
     def divide(rows: Float64s) -> None:
         n, d = rows.shape
         _call("dtrsm", b"L", b"L", b"N", b"N", d, n, 1.0, L, _step(L.T), rows, _step(rows))
 
-    in_threads(divide, np.array_split(X, max(1, min(_sharing(float(X.size) * len(L)), len(X)))))
+    in_threads(divide, np.array_split(X, max(1, min(_sharing(flops), len(X)))))
 
 
 def add_gram(H: Float64s, X: Float64s, sign: float = 1.0, *, shared: bool = True) -> None:
@@ -51,21 +60,32 @@ def add_gram(H: Float64s, X: Float64s, sign: float = 1.0, *, shared: bool = True
 
     Threads share it, unless it is not to be ``shared``.
     """
-    n = _sharing(float(len(X)) * len(H) ** 2) if shared else 1
-    _add_products(H, X, b"N", sign, 1.0, n)
+    flops = float(len(X)) * len(H) ** 2
+    _check_products(H, X)
+    if flops <= _WORTH_SHARING:
+        blas.dsyrk(sign, X.T, beta=1.0, c=H, lower=1, overwrite_c=1)
+    else:
+        _add_products(H, X, b"N", sign, 1.0, _sharing(flops) if shared else 1)
 
 
 def gram_of_rows(X: Float64s) -> Float64s:
     """The lower triangle of ``XX'``, Fortran order; what stands above the diagonal is unspecified."""
+    flops = float(X.shape[1]) * len(X) ** 2
+    if flops <= _WORTH_SHARING:
+        return np.asarray(blas.dsyrk(1.0, X.T, trans=1, lower=1))
     B = np.empty((len(X), len(X)), order="F")
-    _add_products(B, X.T, b"T", 1.0, 0.0, _sharing(float(X.shape[1]) * len(B) ** 2))
+    _check_products(B, X.T)
+    _add_products(B, X.T, b"T", 1.0, 0.0, _sharing(flops))
     return B
+
+
+def _check_products(H: Float64s, X: Float64s) -> None:
+    assert (X.shape[1], _in_columns(H), X.flags.forc) == (len(H), True, True)
+    assert X.dtype == np.float64
 
 
 def _add_products(H: Float64s, X: Float64s, across: bytes, sign: float, beta: float, n_shares: int) -> None:
     """``H = beta H + sign X'X``, in tiles that threads share; ``across`` is b"T" where X itself is in Fortran order."""
-    assert (X.shape[1], _in_columns(H), X.flags.forc) == (len(H), True, True)
-    assert X.dtype == np.float64
     (k, d), step, other = X.shape, _step(X if across == b"N" else X.T), b"T" if across == b"N" else b"N"
     n = math.ceil(math.sqrt(2 * n_shares)) if n_shares > 1 else 1
     edges = np.linspace(0, d, n + 1, dtype=int).tolist()
@@ -88,6 +108,8 @@ def _sharing(flops: float) -> int:
 def cholesky(H: Float64s) -> bool:
     """Overwrite the lower triangle of ``H`` by its Cholesky factor, the rest by zeros; whether there is one."""
     assert _in_columns(H)
+    if len(H) ** 3 / 3 <= _WORTH_SHARING:
+        return bool(lapack.dpotrf(H, lower=1, clean=1, overwrite_a=1)[1] == 0) if len(H) else True
     info = ctypes.c_int(0)
     _call("dpotrf", b"L", len(H), H, _step(H.T), info)
     for low in range(0, len(H), len(_ABOVE)):
@@ -101,6 +123,8 @@ def cholesky(H: Float64s) -> bool:
 def invert_triangle(L: Float64s) -> bool:
     """Overwrite the lower triangle L, Fortran order, by its inverse; whether there is one."""
     assert _in_columns(L)
+    if len(L) ** 3 / 3 <= _WORTH_SHARING:
+        return bool(lapack.dtrtri(L, lower=1, overwrite_c=1)[1] == 0)
     info = ctypes.c_int(0)
     _call("dtrtri", b"L", b"N", len(L), L, _step(L.T), info)
     return info.value == 0
