@@ -2,10 +2,10 @@
 
 SciPy's own functions keep all other threads of Python waiting. That is right for short work: with many threads, getting
 Python's lock back takes longer than the work. For more, SciPy's BLAS and LAPACK are called as C code calls them. Sums
-come in another order where work is shared, so results are exact for integers below ``2**53``, and else
-within the bounds that hold for any order of summation.
+come in another order where work is shared, so results are exact for integers below ``2**53``, and else within the
+bounds that hold for any order of summation.
 
-Overwrites its arguments where it says so.
+Functions that overwrite an argument say so.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from erasable.core.arrays import Float64s
 from erasable.core.threads import in_threads, n_threads
 
 _WORTH_SHARING = 4e7  # flops for each thread; less is left to SciPy's functions
-_ABOVE = np.tri(64, k=-1, dtype=bool).T  # the diagonal of a block
+_ABOVE = np.tri(64, k=-1, dtype=bool).T  # what stands above the diagonal of a block
 
 
 def multiply_by_triangle(M: npt.NDArray[np.float32], X: npt.NDArray[np.float32]) -> None:
-    """``X = X M'`` in place, for a lower triangular M in Fortran order and X in C order."""
+    """``X = X M'`` in place, for a lower triangular M in Fortran order and X in C order.
+
+    Never left to SciPy's function, since each of several threads has rows of its own to multiply.
+    """
     n, d = X.shape
     assert (X.flags.carray, M.flags.f_contiguous, M.shape) == (True, True, (d, d))
     assert X.dtype == M.dtype == np.float32
-    if float(X.size) * d <= _WORTH_SHARING:
-        blas.strmm(1.0, M, X.T, lower=1, overwrite_b=1)
-        return
     _call("strmm", b"L", b"L", b"N", b"N", d, n, np.float32(1.0), M, d, X, d)
 
 
@@ -80,6 +80,7 @@ def gram_of_rows(X: Float64s) -> Float64s:
 
 
 def _check_products(H: Float64s, X: Float64s) -> None:
+    """Refuse arrays that BLAS would read as something else."""
     assert (X.shape[1], _in_columns(H), X.flags.forc) == (len(H), True, True)
     assert X.dtype == np.float64
 

@@ -89,7 +89,7 @@ Mask = npt.NDArray[np.bool_]
 _BLOCK = 2**20  # numbers looked at together
 _PIECES = 8  # in which rows to screen together are gathered
 _LONGEST = 8  # times as many rows as usual are screened at once where hardly any survives
-_FEW_CHUNKS = 2
+_FEW_CHUNKS = 2  # may wait while the rows after them are screened
 
 
 @dataclass(frozen=True)
