@@ -49,6 +49,7 @@ SECTIONS = {  # in the order of the file: the name of the section, and the modul
     "gpu": "gpu_tables",
     "service": "service",
     "scan": "scan",
+    "first_hour": "first_hour",
     "accuracy": "accuracy",
     "order": "accuracy",
     "defaults": "defaults",
@@ -67,7 +68,18 @@ SECTIONS = {  # in the order of the file: the name of the section, and the modul
     "reproduction": "reproduction",
 }
 # What models are worth, not how fast they are: two at a time, after the others, on one BLAS thread each.
-ASIDE = {"accuracy", "order", "defaults", "comparison", "models", "learners", "regression", "drafts", "planning"}
+ASIDE = {
+    "first_hour",
+    "accuracy",
+    "order",
+    "defaults",
+    "comparison",
+    "models",
+    "learners",
+    "regression",
+    "drafts",
+    "planning",
+}
 ASIDE |= {"worst_case", "independent", "independent_deletions", "poison"}
 MARK = re.compile(r"<!-- section: (\w+) -->\n")
 STAMP = re.compile(r"^\*Made in ([\d,]+) s at (.+), (\d{4}-\d\d-\d\d)\.\*$", re.MULTILINE)
