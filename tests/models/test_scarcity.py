@@ -41,10 +41,10 @@ def told(act):
 )
 def test_what_is_said_of_classes(offered, stored, says):
     if says is None:
-        assert not told(lambda: warn_of_thin_classes(offered, stored, stacklevel=1))
+        assert not told(lambda: warn_of_thin_classes(offered, stored, "store more", stacklevel=1))
     else:
         with pytest.warns(WeakModelWarning, match=says):
-            warn_of_thin_classes(offered, stored, stacklevel=1)
+            warn_of_thin_classes(offered, stored, "store more", stacklevel=1)
 
 
 @pytest.mark.parametrize(

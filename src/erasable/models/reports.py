@@ -429,16 +429,24 @@ _FEW = 100  # rows offered: with fewer, nothing is said
 _TOO_FEW = 10  # core rows of a class
 _CLOSE = 2**16  # integers no further apart are counted one by one
 _FEW_STEPS = 32  # of the grid of targets, between the lowest and the highest
-REMEDY = (
-    "lower threshold= or capacity= so that more rows are stored, keep a sample of the rows as well, or a larger one "
-    "(sample_rate=), bring columns to one size (scaling=), or give classes their weight "
-    '(class_weight= "balanced")'
-)
 ONE_CLASS = "all labels are the same, and so will all predictions be: check the column of labels."
-NUMERIC_REMEDY = (
-    "lower threshold= or capacity= so that more rows are stored, bring columns to one size (scaling=), keep a sample "
-    "of the rows as well (sample_rate=), or declare a range of targets around what is common (target_range=)"
-)
+
+
+def remedy_of(model: Model) -> str:
+    """Advice for a model that is too weak, by the arguments that a model of its kind has."""
+    advice = []
+    if not model.selection.independent:
+        advice.append("lower threshold= or capacity= so that more rows are stored")
+        advice.append('draw rows by rate= with selection= "independent"')
+    elif model.selection.rate < 1.0:
+        advice.append("give a higher rate= so that more rows are stored")
+    if not model.classifies:
+        advice.append("declare a range of targets around what is common (target_range=)")
+    elif not getattr(model.selection, "balance", 0.0):  # rare classes have their weight already
+        advice.append('give classes their weight (class_weight= "balanced")')
+    if not advice:
+        return "plan with more rows, or give columns that tell more"
+    return f"{', '.join(advice[:-1])}, or {advice[-1]}" if len(advice) > 1 else advice[0]
 
 
 def thinned(before: Mapping[Any, int], after: Mapping[Any, int]) -> int:
@@ -479,7 +487,8 @@ class OfferedLabels:
         """Warn if the model holds too few rows of a class; for a new one, also if labels or weights make no sense."""
         if new and len(self.counts) == 1:
             warnings.warn(ONE_CLASS, WeakModelWarning, stacklevel=stacklevel + 1)
-        warn_of_thin_classes(self.counts, model.core.class_counts, stacklevel=stacklevel + 1)
+        stored = model.core.class_counts
+        warn_of_thin_classes(self.counts, stored, remedy_of(model), stacklevel=stacklevel + 1)
         if new:
             warn_of_absent_classes(model.configuration, self.counts, stacklevel=stacklevel + 1)
 
@@ -519,7 +528,9 @@ class OfferedTargets:
             )
 
 
-def warn_of_thin_classes(offered: Mapping[Any, int], stored: Mapping[Any, int], *, stacklevel: int) -> None:
+def warn_of_thin_classes(
+    offered: Mapping[Any, int], stored: Mapping[Any, int], remedy: str, *, stacklevel: int
+) -> None:
     """Warn of classes without core rows, and of classes with fewer than ten although ten or more were offered.
 
     ``offered`` and ``stored`` count the rows of each class in the table and in the core set; with fewer than a hundred
@@ -536,7 +547,7 @@ def warn_of_thin_classes(offered: Mapping[Any, int], stored: Mapping[Any, int], 
         said.append(f"fewer than ten rows of {thin} of them")
     if said:
         warnings.warn(
-            f"the rows learnt are of {len(offered)} classes, and the core set holds {' and '.join(said)}: {REMEDY}.",
+            f"the rows learnt are of {len(offered)} classes, and the core set holds {' and '.join(said)}: {remedy}.",
             WeakModelWarning,
             stacklevel=stacklevel + 1,
         )

@@ -26,7 +26,7 @@ from erasable.estimators.base import ErasableEstimator
 from erasable.estimators.files import estimator_of
 from erasable.models.files import read_model
 from erasable.models.model import Model
-from erasable.models.reports import NUMERIC_REMEDY, ONE_CLASS, REMEDY, LearnReport
+from erasable.models.reports import ONE_CLASS, LearnReport, remedy_of
 from erasable.models.row_source import Rows
 from erasable.models.selections import KernelPoints
 from erasable.operations.model_file import LearnOptions, ModelFile, stored_bytes
@@ -206,17 +206,16 @@ def learn_table(
         )
     tested = None if test is None else task.score_test(read_model(path)[0])
     judged = tested or task.score
-    weak = found[EmptiedClassWarning] + found[WeakModelWarning] + _weakness(judged)
+    weak = found[EmptiedClassWarning] + found[WeakModelWarning] + _weakness(judged, task.estimator.model_)
     hints = [*found[SortedRowsWarning], *task.hints(report, judged)]
     return TableLearnt(report, stored_bytes(path), task.score, tested, weak, hints, task.stream.encoding)
 
 
-def _weakness(judged: Scores | RegressionScores | None) -> list[str]:
+def _weakness(judged: Scores | RegressionScores | None, model: Model) -> list[str]:
     """Return a warning if predictions are no better than a constant."""
     if judged is None or not judged.no_better_than_constant or judged.rows < _ENOUGH_TO_JUDGE:
         return []
-    remedy = REMEDY if isinstance(judged, Scores) else NUMERIC_REMEDY
-    return [f"predictions are no better than a constant: {remedy}."]
+    return [f"predictions are no better than a constant: {remedy_of(model)}."]
 
 
 @contextmanager

@@ -5,7 +5,6 @@ Scores are returned to the caller and kept nowhere: they reveal something of the
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,10 +18,10 @@ from erasable.errors import InputError
 from erasable.operations.rendering import TextTable
 from erasable.pages import percent
 
-_SURE = 2.0  # standard errors by which accuracy has to beat the share of the largest class
 _MATRIX = 10  # classes: a larger matrix is hard to read
 _LEAST = float(np.finfo(np.float64).eps)  # probabilities are clipped by this, as scikit-learn does
-_NEAR_CHANCE = 0.1  # balanced accuracy that is closer to chance than this, of the way to 1, is chance
+_CHANCE_AREA = 0.5  # the area under the ROC curve of a constant
+_NEAR_CHANCE = 0.1  # an area that is closer to it than this, of the way to 1, is chance
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,17 +50,14 @@ class Scores:
     def no_better_than_constant(self) -> bool:
         """Whether a constant prediction would do as well; False if there is only one class.
 
-        Accuracy is less than two standard errors above the share of the largest class, *and* balanced accuracy less
-        than a tenth of the way from that of a constant to 1. So a model that finds rare classes at the price of
-        accuracy is better than a constant.
+        Both must say so: the log-loss, which judges probabilities, and the area under the ROC curve, which judges how
+        rows are ranked. Accuracy has no say: where one class is rare, a good model often predicts the other for every
+        row.
         """
-        present = int(np.count_nonzero(self.confusion.sum(axis=1)))
-        if present < 2:
+        if self.auc is None:
             return False
-        error = math.sqrt(self.largest_share * (1.0 - self.largest_share) / self.rows)
-        chance = 1.0 / present
-        accurate = self.accuracy >= self.largest_share + _SURE * error
-        return not accurate and self.balanced_accuracy < chance + _NEAR_CHANCE * (1.0 - chance)
+        ranks_by_chance = self.auc < _CHANCE_AREA + _NEAR_CHANCE * (1.0 - _CHANCE_AREA)
+        return ranks_by_chance and self.log_loss >= self.log_loss_of_shares
 
     @property
     def warnings(self) -> list[str]:
