@@ -27,7 +27,7 @@ from erasable.operations.plan import (
     draw_frontier,
     plan,
 )
-from erasable.operations.plan.candidates import maker, rows_at
+from erasable.operations.plan.candidates import SelectionScore, head_of, maker, rows_at
 from erasable.operations.plan.deletions import STEPS, Run, crossing, draw_requests, simulate, survival
 from erasable.operations.plan.rows import CLASSES, HeldOut, check_sample
 from erasable.operations.plan.search import Planner, why_not
@@ -240,8 +240,11 @@ def test_whatever_is_recommended_holds_all_classes_and_beats_a_constant(seed):
     r = found.recommended
     assert metric.lost(r.value.mean, found.reference) <= 0.03
     assert metric.lost(found.constant, r.value.mean) > 0.0
-    shares = np.bincount(y) / len(y)
-    assert r.scores["logloss"] < -np.sum(shares * np.log(shares))
+    if metric.name == "balanced":  # classes get weights, and the plan says what these do to probabilities
+        assert any("not calibrated" in w for w in found.warnings)
+    else:
+        shares = np.bincount(y) / len(y)
+        assert r.scores["logloss"] < -np.sum(shares * np.log(shares))
 
 
 def test_the_model_of_all_rows_is_judged_too():
@@ -437,21 +440,52 @@ def test_both_selections_and_both_heads_are_tried_and_compared_at_equal_storage(
     assert all(value is None or 0.5 < value < 1.0 for s in found.selections for value in s.after.values())
 
 
-def test_a_selection_that_is_as_good_at_the_same_storage_is_named(easy):
-    found = easy[0]
-    leverage, alone = found.selections
-    by_rate = dataclasses.replace(found.recommended, parameters=alone.parameters)
-    by_leverage = dataclasses.replace(found.recommended, parameters=leverage.parameters)
-    worse = dataclasses.replace(leverage, scores={**leverage.scores, "auc": 0.5})
-    better = dataclasses.replace(leverage, scores={**leverage.scores, "auc": 1.0})
-    said = {
-        (chosen, other.scores["auc"]): dataclasses.replace(found, recommended=r, selections=(other, alone)).warnings
-        for chosen, r in (("leverage", by_leverage), ("independent", by_rate))
-        for other in (worse, better)
-    }
-    assert any("is as good at the same storage" in w for w in said["leverage", 0.5])
-    assert any("is better at the same storage" in w for w in said["independent", 1.0])
-    assert not any("same storage" in w for key in (("leverage", 1.0), ("independent", 0.5)) for w in said[key])
+def test_leverage_that_is_better_at_the_same_storage_is_named(easy):
+    plan_found = easy[0]
+    leverage, alone = plan_found.selections
+    by_rate = dataclasses.replace(plan_found.recommended, parameters=alone.parameters)
+    hints = {}
+    for area in (0.5, 1.0):
+        other = dataclasses.replace(leverage, scores={**leverage.scores, "auc": area})
+        hints[area] = dataclasses.replace(plan_found, recommended=by_rate, selections=(other, alone)).warnings
+    assert any("is better at the same storage" in w for w in hints[1.0])
+    assert not any("same storage" in w for w in hints[0.5])
+
+
+@pytest.mark.parametrize(("lost", "is_replaced"), [(0.0, True), (0.01, False)])
+def test_leverage_is_not_recommended_where_independent_selection_is_as_good(lost, is_replaced):
+    X, y, _, _ = rows(n=1000)
+    targets = plan(X, y, effort="quick", max_loss=0.03).targets
+    planner = Planner(checked(X, y), maker(CLASSES, {}, {}), targets, EFFORTS["quick"], 0, lambda *_: None)
+    planner.search()
+    leverage_trial = next(
+        t for t in planner.by_storage() if planner.is_able(t) and "threshold" in t.parameters and t.share > 0.2
+    )
+    rate = {"selection": "independent", "rate": 0.4, **head_of(leverage_trial.parameters)}
+    scores = {"auc": 0.9}, {"auc": 0.9 - lost}
+    compared = tuple(
+        SelectionScore(parameters, 0.4, score, {})
+        for parameters, score in zip((leverage_trial.parameters, rate), scores, strict=True)
+    )
+    chosen = planner.promising_more(leverage_trial, compared)
+    assert (chosen.parameters == rate) is is_replaced
+    assert chosen in planner.trials
+    assert planner.is_able(chosen)
+
+
+def test_balanced_accuracy_is_not_refused_for_the_log_loss_that_its_class_weights_cost():
+    """One row in a hundred is of the rare class: weights of classes make probabilities worse than a constant's."""
+    rng = np.random.default_rng(1)
+    X = rng.standard_normal((3000, 4))
+    y = X[:, 0] + 0.8 * rng.standard_normal(3000) > 2.6
+    chosen = plan(X, y, metric="balanced", max_loss=0.1, effort="quick")
+    constant = -np.mean(y) * np.log(np.mean(y)) - np.mean(~y) * np.log(np.mean(~y))
+    assert chosen.recommended.scores["logloss"] > constant
+    assert chosen.recommended.scores["balanced"] > 0.75
+    assert chosen.parameters["class_weight"] == "balanced"
+    (calibration,) = (w for w in chosen.warnings if "not calibrated" in w)
+    assert "metric='logloss'" in calibration
+    assert not any("metric='balanced'" in w for w in chosen.warnings)
 
 
 def test_a_log_loss_worse_than_that_of_a_constant_is_never_recommended():

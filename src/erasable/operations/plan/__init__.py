@@ -23,6 +23,7 @@ from erasable.operations.plan.candidates import (
     checked_public,
     maker,
     used_of,
+    weighs_classes,
 )
 from erasable.operations.plan.deletions import Survival
 from erasable.operations.plan.report import Plan, draw_frontier, number_text
@@ -134,17 +135,26 @@ def plan(
     sample = check_sample(X, y, model=kind.estimator(**fixed), **facts, horizon=horizon)
     public = checked_public(public, sample)
     tried: dict[str, Any] = {"learners": [checked_learner(name, kind) for name in options.get("learners") or ()]}
-    if "class_shares" in public and targets.metric != "balanced":
+    if "class_shares" in public and not weighs_classes(targets.metric):
         tried["balances"] = (0.0, BALANCE)
     planner = Planner(
         sample, maker(kind, fixed, public), targets, chosen, random_state, progress or (lambda *_: None), **tried
     )
     if (found := planner.search()) is None:
         raise ConfigurationError(why_not(planner))
-    return _plan_of(planner, found, fixed, public, effort)
+    compared = planner.compare(found)
+    found = planner.promising_more(found, compared)
+    return _plan_of(planner, found, compared, fixed, public, effort)
 
 
-def _plan_of(planner: Planner, found: Trial, fixed: dict[str, Any], public: dict[str, Any], effort: str) -> Plan:
+def _plan_of(
+    planner: Planner,
+    found: Trial,
+    compared: tuple[SelectionScore, ...],
+    fixed: dict[str, Any],
+    public: dict[str, Any],
+    effort: str,
+) -> Plan:
     """The record of what was found; ``fixed`` and ``public`` are the parameters that the caller gave."""
     sample, ranges = planner.sample, {k: v for k, v in fixed.items() if k == "target_range"}
     own: dict[str, Any] = {} if fixed.get("fit_intercept", True) else {"fit_intercept": False}
@@ -159,7 +169,7 @@ def _plan_of(planner: Planner, found: Trial, fixed: dict[str, Any], public: dict
         planner.constant(len(found.scores)),
         tuple(sample.group_counts.tolist()),
         tuple(planner.record(trial) for trial in planner.by_storage()),
-        planner.compare(found),
+        compared,
         tuple(used_of(public, found.parameters)),
         planner.targets,
         effort,

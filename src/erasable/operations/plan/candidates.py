@@ -147,7 +147,7 @@ def grid_of_candidates(
     Along each path more and more rows are stored; the last step of independent selection stores all. The candidates of
     one step store the same rows and differ in their head alone.
     """
-    extra = {"class_weight": "balanced"} if metric == "balanced" else {}
+    extra = {"class_weight": "balanced"} if weighs_classes(metric) else {}
     linear = {c: [head | extra for head in kind.heads(c)] for c in effort.capacities}
     trained: list[Parameters] = [{"learner": name} for name in learners]
     paths: list[list[list[Parameters]]] = []
@@ -161,6 +161,11 @@ def grid_of_candidates(
         rates = effort.rates if balance else (*effort.rates, 1.0)
         paths.append([[{**INDEPENDENT, "rate": r, **drawn, **head} for head in heads] for r in rates])
     return paths
+
+
+def weighs_classes(metric: str) -> bool:
+    """Whether candidates give classes their weight: balanced accuracy asks for that, and probabilities suffer."""
+    return metric == "balanced"
 
 
 def checked_public(given: Parameters, sample: Sample) -> Parameters:

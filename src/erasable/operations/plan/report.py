@@ -250,21 +250,16 @@ def _warnings(plan: Plan) -> Iterator[str]:
 
 
 def _selection_hints(plan: Plan) -> Iterator[str]:
-    """The other selection, where it is as good or better at the same storage."""
-    if not plan.selections:
+    """Leverage, where it is better than the independent selection that is recommended, at the same storage."""
+    if not plan.selections or "rate" not in plan.recommended.parameters:
         return
-    by, (leverage, alone) = plan.targets.by, plan.selections
-    figures = f"{by.title} {by.text(alone.scores[by.name])} against {by.text(leverage.scores[by.name])}"
-    lost = by.lost(alone.scores[by.name], leverage.scores[by.name])
-    if "threshold" in plan.recommended.parameters and lost <= plan.targets.max_loss / 4.0:
+    by, (leverage, independent) = plan.targets.by, plan.selections
+    score, independent_score = leverage.scores[by.name], independent.scores[by.name]
+    if by.lost(independent_score, score) > plan.targets.max_loss:
         yield (
-            f"independent selection with rate {alone.parameters['rate']:g} is as good at the same storage ({figures}) "
-            "and promises more: after forgetting, the state is that of learning all surviving rows."
-        )
-    elif "rate" in plan.recommended.parameters and lost > plan.targets.max_loss:
-        yield (
-            f"leverage with threshold {leverage.parameters['threshold']:g} is better at the same storage ({figures}), "
-            "but promises less: after forgetting, the state is that of learning the surviving core rows."
+            f"leverage with threshold {leverage.parameters['threshold']:g} is better at the same storage ({by.title} "
+            f"{by.text(score)} against {by.text(independent_score)}), but promises less: after forgetting, the state "
+            "is that of learning the surviving core rows."
         )
 
 
@@ -279,19 +274,25 @@ def _class_warnings(plan: Plan) -> Iterator[str]:
             f"{len(data)} (in sorted order) is {percent(data[worst])} of the rows and {percent(core[worst])} of the "
             "core rows."
         )
-    scores = plan.recommended.scores
+    scores, metric = plan.recommended.scores, plan.targets.metric
     if "balanced" not in scores:
         return
-    found = f"balanced accuracy is {scores['balanced']:.4f}"
-    if plan.targets.metric in ("auc", "accuracy") and scores["balanced"] < scores["accuracy"] - _GAP:
+    balanced = f"balanced accuracy is {scores['balanced']:.4f}"
+    if metric == "balanced":
         yield (
-            f"{found}, and accuracy {scores['accuracy']:.4f}: rare classes are predicted worse than common ones. Where "
-            "that matters, plan with metric='balanced'."
+            "classes are given their weight, so probabilities are not calibrated: rare classes get more than their "
+            f"share (log-loss {scores['logloss']:.4f}). Use the predicted classes; for probabilities, plan with "
+            "metric='logloss'."
+        )
+    elif metric in ("auc", "accuracy") and scores["balanced"] < scores["accuracy"] - _GAP:
+        yield (
+            f"{balanced}, and accuracy {scores['accuracy']:.4f}: rare classes are predicted worse than common ones. "
+            "Where that matters, plan with metric='balanced'."
         )
     elif scores["balanced"] < (1.0 + _GAP) / len(plan.class_rows):
         yield (
-            f"{found}: the predicted classes are hardly better than a constant, however good the probabilities are. "
-            "Use those, or class_weight='balanced'."
+            f"{balanced}: the predicted classes are hardly better than a constant, however good the probabilities are. "
+            "Use those, or plan with metric='balanced'."
         )
 
 

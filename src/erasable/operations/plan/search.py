@@ -28,6 +28,7 @@ from erasable.operations.plan.candidates import (
     observe_whole,
     scored_selection,
     stores_all,
+    weighs_classes,
     with_rate,
 )
 from erasable.operations.plan.deletions import deletable, simulate, survival
@@ -43,6 +44,7 @@ _ERRORS = 2.0  # or by so many standard errors
 _RUNS = 6  # simulated sequences of deletions at least
 _FEW_ROWS, _MORE = 1_000, 2.0  # with fewer rows there are more divisions, up to so many times as many
 _FURTHER = 1.2  # after a candidate that survives too few deletions, the next one stores this many times as much
+_AS_GOOD = 0.25  # a selection that loses at most this share of what is tolerated is as good as the other
 _COMPARED = 3  # divisions on which both selections are compared
 _WORTH = 0.02  # of what is much of a metric: less over a constant is not worth a plan
 
@@ -62,8 +64,11 @@ class Planner:
     ) -> None:
         self.sample, self.make, self.targets, self.metric = sample, make, targets, targets.by
         self.tried = tried  # further arguments of :func:`grid_of_candidates`
-        # Classifiers are judged by their probabilities, too, whatever the metric.
-        self.judges = tuple({m.name: m for m in (self.metric, sample.kind.metrics.get("logloss")) if m}.values())
+        # Classifiers are judged by their probabilities, too, unless classes get weights: these move probabilities.
+        self.judges: tuple[Metric, ...] = (self.metric,)
+        of_probabilities = sample.kind.metrics.get("logloss")
+        if of_probabilities not in (None, self.metric) and not weighs_classes(self.metric.name):
+            self.judges += (of_probabilities,)
         self.effort, self.random_state, self.watch = effort, random_state, watch
         self.n_tried, self.n_splits = effort.tried, effort.splits
         if sample.n_rows < SMALL:
@@ -217,6 +222,26 @@ class Planner:
                 found[parameters["selection"]].append(scored)
         self.watch("comparing selections", 1, 1)
         return tuple(average(some) for some in found.values())
+
+    def promising_more(self, trial: Trial, compared: tuple[SelectionScore, ...]) -> Trial:
+        """Return independent selection in place of leverage where it is as good at the same storage: it promises more.
+
+        It must meet every target, too; otherwise the candidate stays the recommended one.
+        """
+        if not compared or "threshold" not in trial.parameters:
+            return trial
+        leverage, independent = (selection.scores[self.metric.name] for selection in compared)
+        if self.metric.lost(independent, leverage) > _AS_GOOD * self.targets.max_loss:
+            return trial
+        other = Trial(compared[1].parameters)
+        self.trials.append(other)
+        self.look_closer(other)
+        if self.is_able(other):
+            self._simulate(other)
+            if self.survives(other):
+                return other
+        self.trials.remove(other)
+        return trial
 
     # -- comparing -----------------------------------------------------------------------------------------------
 
