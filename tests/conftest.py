@@ -52,3 +52,9 @@ def nothing_waits_for_the_disk() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda descriptor: os.fstat(descriptor) and None)  # refused where it is closed
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def caches_of_a_user_of_their_own(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Tests leave nothing in the cache folder of the user who runs them, and find nothing there; nor do children."""
+    os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("caches"))

@@ -14,6 +14,7 @@ import pytest
 
 from erasable import load
 from erasable.cli.app import run
+from erasable.models import companions
 from erasable.research.sets import write_orders
 from tests.cli.session import answered, printed
 from tests.schemas.raw import OPTIONS, table, write
@@ -43,7 +44,7 @@ def test_the_page_runs(tmp_path, monkeypatch, capsys):
     assert len(Path("predictions.csv").read_text().splitlines()) == 3001
 
 
-def test_every_command_takes_the_file(raw, capsys):
+def test_every_command_takes_the_file(raw, capsys, monkeypatch):
     learner = ["--learner", "lightgbm", "--set", "n_estimators=10", "--set", "min_child_samples=3"]
     selecting = ["--selection", "independent", "--rate", "1"]
     assert run(["learn", "raw.csv", "--schema", "schema.toml", *learner, *selecting, "-o", "m.erasable"]) == 0
@@ -66,6 +67,9 @@ def test_every_command_takes_the_file(raw, capsys):
     assert run(["learn", "raw.csv", "--schema", "schema.toml", "--skip-known", "-o", "m.erasable"]) == 0
     assert load("m.erasable").state_digest() == before.state_digest()  # the rows came back
     assert run(["predict", "m.erasable", "raw.csv", "--probabilities", "-o", "p.csv"]) == 0
+    assert not Path(".m.erasable.learner").exists()  # training took less than a second
+    monkeypatch.setattr(companions, "LEAST_SECONDS", 0.0)
+    assert run(["predict", "m.erasable", "raw.csv", "--probabilities", "-o", "p.csv"]) == 0
     assert Path(".m.erasable.learner").exists()
     assert "trained again, with the same bits" in printed(capsys, ["verify", "m.erasable"]).out
     first = Path("p.csv").read_bytes()
@@ -77,6 +81,22 @@ def test_every_command_takes_the_file(raw, capsys):
     assert not Path(".m.erasable.learner").exists()
     assert np.isfinite(load("m.erasable").decision_function(table())).all()
     assert "cannot be exported" in printed(capsys, ["export", "m.erasable", "-o", "m.onnx"], 2).err
+
+
+def test_a_renamed_model_leaves_nothing_behind(raw, capsys, monkeypatch):
+    monkeypatch.setattr(companions, "LEAST_SECONDS", 0.0)
+    learner = ["--learner", "lightgbm", "--set", "n_estimators=5", "--selection", "independent", "--rate", "1"]
+    assert run(["learn", "raw.csv", "--schema", "schema.toml", *learner, "-o", "m.erasable"]) == 0
+    assert run(["predict", "m.erasable", "raw.csv", "-o", "p.csv"]) == 0
+    Path("m.erasable").rename("n.erasable")
+    assert "'.m.erasable.learner' in the same folder" in printed(capsys, ["verify", "n.erasable"]).out
+    assert answered(capsys, ["verify", "n.erasable", "--json"])["orphans"] == [".m.erasable.learner"]
+    look = ["scan", ".", "--for", "raw.csv", "--exclude", "*.erasable", "--exclude", "p.csv"]
+    assert "renamed, removed or replaced" in " ".join(printed(capsys, look, 5).out.split())
+    assert Path(".m.erasable.learner").exists()  # neither of them changed anything
+    assert run(["forget", "n.erasable", "--id", "nobody"]) == 0
+    assert not list(Path().glob(".*learner*"))
+    assert "in the same folder" not in printed(capsys, ["verify", "n.erasable"]).out
 
 
 def test_options_that_do_not_fit_are_refused(raw, capsys):

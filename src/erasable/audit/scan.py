@@ -38,6 +38,7 @@ from erasable.audit._scan_rows import CrowdedError, Encoding, RowSearch, RowType
 from erasable.audit._scan_text import NUMBER, Key, TextSearch, as_text, is_too_short
 from erasable.core.names import normalise
 from erasable.errors import ErasableError, InputError, InputTypeError
+from erasable.models.companions import is_orphan
 from erasable.models.configuration import spelling_in
 
 Progress = Callable[[int, int], None]
@@ -46,6 +47,10 @@ _MOST_LISTED = 10_000
 _BY_PLACE = attrgetter("file", "offset", "what", "row")
 _OTHER_FORM = "its rows are of another form than the table's: give ids to compare"
 _UNFIT = "its sparse rows do not fit together: their bytes were searched, but not compared"
+_ORPHAN = (
+    "the fitted learner of a model file that was renamed, removed or replaced: it is sealed, so delete it, or change a "
+    "model in its folder, which erases it"
+)
 _CROWDED = "too many near misses to look at all of them: look for fewer rows at a time"
 
 
@@ -322,6 +327,8 @@ class _Scan:
                 name = np.frombuffer(os.fsencode(relative), dtype=np.uint8)
                 for word in self.words.matches(name, 0, len(name)):
                     self._add(Remain(file, word.offset, word.length, f"{word.what} in a file name", word.row))
+                if is_orphan(path):
+                    self.unread[file] = _ORPHAN
             with open_file(path) as fd:
                 self._search_bytes(fd, file)
             self.files += self.first_pass

@@ -55,7 +55,7 @@ NoCache = Annotated[
     typer.Option(
         "--no-cache",
         help="For a model with a learner: train it, and neither read nor write the fitted learner next to the file. "
-        "Only LightGBM is kept there; `forget` and `learn` erase it.",
+        "Only LightGBM is kept there, if training took a second or more; `forget` and `learn` erase it.",
     ),
 ]
 
@@ -93,7 +93,7 @@ def predict(
 
     - `erasable predict model.erasable test.csv --label churned --probabilities`
     """
-    from erasable.models.files import keep_cached, read_model, shards_of
+    from erasable.models.files import keep_learner, read_model
     from erasable.operations.predict import Predictions, refuse_overwriting, write_records
 
     if as_json and out in (None, "-"):
@@ -118,7 +118,7 @@ def predict(
     if held is not None and not held.usable:
         say(_TRAINED_AGAIN.format(held.facts.library, held.facts.version), aside=True)
     if not no_cache and loaded.cache.get("learner") is not held:
-        keep_cached(model, loaded, checksum, shards_of)
+        keep_learner(model, loaded, checksum)
     _show(found, {"model": str(model), "rows": rows, "out": out}, as_json=as_json)
 
 

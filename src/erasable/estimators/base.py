@@ -37,7 +37,7 @@ from erasable.errors import (
 )
 from erasable.estimators.validated import INPUT_ATTRIBUTES, check_rows
 from erasable.models.access import StoredRows, rows_of
-from erasable.models.files import Fetch, FileMark, checksum_at, files_of, mark_of, shards_of, write
+from erasable.models.files import Fetch, FileMark, checksum_at, files_of, locked_model, mark_of, write
 from erasable.models.inputs import array_of
 from erasable.models.model import Model
 from erasable.models.passes import BUDGET_BYTES, Ahead, copy_without, learn_rows
@@ -53,7 +53,7 @@ from erasable.models.reports import (
 from erasable.models.row_source import ArraySource, Rows, RowSource, StartedSource
 from erasable.models.state import KINDS, State
 from erasable.pages import facts
-from erasable.store import PRIVATE, locked
+from erasable.store import PRIVATE
 from erasable.validation import whole_number
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -523,7 +523,7 @@ class ErasableEstimator(BaseEstimator):
                 "columns by their places. Make the model with feature_names= to have them stored.",
                 stacklevel=2,
             )
-        with locked(path, parts_of=shards_of) as writer:
+        with locked_model(path) as writer:
             where = os.path.realpath(writer.path)  # its folder may have several names
             existing = mark_of(writer.path) if writer.exists() else None
             if existing is not None and not overwrite and checksum_at(writer.path) is None:

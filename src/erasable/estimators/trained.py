@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from importlib import import_module
 from importlib.metadata import version
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -166,6 +167,8 @@ class _Sklearn(Fitted):
 class LightGBM(Fitted):
     """LightGBM's model, by its text."""
 
+    seconds = 0.0  # that training took, where it was trained in this process
+
     def __init__(self, facts: TrainedLearner, text: str, codes: Codes) -> None:
         self.facts, self.text, self.codes = facts, text, codes
 
@@ -181,7 +184,8 @@ class LightGBM(Fitted):
         return self.booster.predict(as_seen(X, self.codes), num_threads=_THREADS)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "_booster"}
+        # Bytes of pickles are those of any other training, however long it took.
+        return {name: value for name, value in vars(self).items() if name not in ("_booster", "seconds")}
 
 
 class _XGBoost(Fitted):
@@ -253,9 +257,12 @@ def _train(
     categories = [] if codes is None else [j for j, n in enumerate(codes) if n is not None]
     if name == "lightgbm":
         fixed = {"deterministic": True, "force_row_wise": True, "n_jobs": _THREADS, "verbose": -1}
+        start = perf_counter()
         found = kind(**values, **fixed).fit(X, y, sample_weight=weights, categorical_feature=categories)
         text, *_ = found.booster_.model_to_string(importance_type="split").partition("\nparameters:\n")
-        return LightGBM(_facts(head, text.encode()), text, codes)
+        fitted = LightGBM(_facts(head, text.encode()), text, codes)
+        fitted.seconds = perf_counter() - start
+        return fitted
     if name == "xgboost":
         kinds = ["q" if n is None else "c" for n in codes or [None] * X.shape[1]]
         fixed = {"tree_method": "hist", "n_jobs": 1, "verbosity": 0, "enable_categorical": True, "feature_types": kinds}
@@ -272,10 +279,10 @@ def _train(
 
 
 def from_text(head: Any, facts: TrainedLearner, text: str, codes: Codes) -> LightGBM:
-    """The fitted LightGBM in a cache; raises ValueError if it is not what the facts name."""
+    """The fitted LightGBM in a companion; raises ValueError if it is not what the facts name."""
     digest = hashlib.sha256(text.encode()).hexdigest()
     if (facts.name, facts.library, facts.digest) != (head.learner, head.allowed.library, digest):
-        raise ValueError("the cache holds another learner")
+        raise ValueError("the companion holds another learner")
     return LightGBM(facts, text, codes)
 
 

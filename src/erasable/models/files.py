@@ -7,23 +7,16 @@ A very large state is several files, so that forgetting a row rewrites one small
 which file is a function of the set of rows alone: they are sorted into a binary tree by the SHA-256 of their ids, and a
 node is divided if and only if its rows take more than so many bytes. The files are named by the SHA-256 of their bytes,
 and the head lists these names, so the head stands for all of it.
-
-A fitted learner may stand in a cache next to the file, so that other processes need not train it. It is no part of the
-state. It is written under the lock of the model, and only while the file still holds the state that was trained on. It
-is erased before the file is replaced, so before any request is acknowledged. It holds the text of LightGBM's model, in
-JSON, and nothing is unpickled; other learners have no cache.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -49,22 +42,20 @@ from erasable.core.layout import (
 )
 from erasable.core.names import Key, key_tensors, kind_of, read_keys, subject_kind
 from erasable.errors import ConfigurationError, ErasableError, StateFormatError, StoreError
+from erasable.models.companions import erase_companion, erase_orphans, keep, take_kept
 from erasable.models.configuration import stored_map
-from erasable.models.heads.learner import Learner, codes_of, room
 from erasable.models.inputs import ONE, uneven
 from erasable.models.model import Model
-from erasable.models.reports import TrainedLearner
 from erasable.models.selections.leverage import read_grid
 from erasable.models.state import State, is_sharded, layout_named
-from erasable.store import LARGEST, PRIVATE, PartsOf, Writer, locked
+from erasable.store import LARGEST, PRIVATE, Writer, locked
 from erasable.store import read as read_file
 
 if TYPE_CHECKING:
     from erasable.models.model import Model
 
 SHARD, VERSION = "erasable-shard", 1
-LEARNER, LEARNER_VERSION = "erasable-learner", 1
-_PATIENCE = 1.0  # seconds to wait for the lock of a model whose learner is to be cached
+_PATIENCE = 1.0  # seconds to wait for the lock of a model whose learner is to be kept
 LARGEST_FILE = 200 * 2**20  # bytes of rows that still go into one file
 LARGEST_SHARD = 16 * 2**20  # bytes of rows in a shard
 _LARGE = 2**25  # bytes: a file of more is not read before its size was compared with its header
@@ -222,17 +213,17 @@ def _plain(key: Key) -> bytes:
 
 
 def read_model(path: str | os.PathLike[str], code: Code | None = None, *, cached: bool = True) -> tuple[Model, str]:
-    """The model that a file holds, and the checksum of the file; with its fitted learner, if one is cached."""
+    """The model that a file holds, and the checksum of the file; with its fitted learner, if a companion has it."""
+
+    def parsed(head: Buffer, fetch: Fetch) -> tuple[Model, str]:
+        model = model_of(head, fetch, code)
+        if cached:
+            take_kept(path, model, head)
+        return model, str(read_meta(head)["checksum"])
+
     with naming(path):
         refuse_odd_size(path)
-        model, checksum = read_file(
-            path,
-            lambda head, fetch: (model_of(head, fetch, code), str(read_meta(head)["checksum"])),
-            parts_of=shards_of,
-        )
-    if cached:
-        take_cached(path, model, checksum)
-    return model, checksum
+        return read_file(path, parsed, parts_of=shards_of)
 
 
 def model_of(head: Buffer, fetch: Fetch, code: Code | None = None) -> Model:
@@ -290,12 +281,37 @@ def read_kernel(meta: dict[str, Any], head: Buffer, function: Any) -> State:
     return State.from_bytes(head, function)
 
 
+@contextmanager
+def locked_model(path: str | os.PathLike[str], timeout: float | None = None) -> Iterator[Writer]:
+    """The only writer of a model file while the block runs: every program that may change one comes by here.
+
+    Leftovers of interrupted changes are erased first, and fitted learners next to the file that belong to no file.
+    """
+    with locked(path, parts_of=shards_of, timeout=timeout) as writer:
+        erase_orphans(writer.path)
+        yield writer
+
+
+def keep_learner(path: str | os.PathLike[str], model: Model, checksum: str) -> bool:
+    """Write the fitted learner of a model to the companion of its file, unless the file has changed; whether it was.
+
+    A folder that cannot be written to is no error.
+    """
+
+    def keep_for(head: bytes, _: object) -> bool:
+        return read_meta(head)["checksum"] == checksum and keep(path, model, head)
+
+    with suppress(ErasableError, OSError), locked_model(path, _PATIENCE) as writer:
+        return writer.exists() and writer.read(keep_for)
+    return False
+
+
 def write(writer: Writer, files: Files, mode: int = PRIVATE) -> None:
     """Replace the content of the path by these files; refused if they could not be read again."""
     size = max(sum(memoryview(p).nbytes for p in pieces) for pieces in (files.head, *files.parts.values()))
     if size > LARGEST:
         raise StoreError(f"the model needs a file of {size:,} bytes; at most {LARGEST:,} are read: store fewer rows.")
-    erase_cache(writer.path)  # first: a crash in between leaves the old model, and nothing of it elsewhere
+    erase_companion(writer.path)  # first: a crash in between leaves the old model, and nothing of it elsewhere
     writer.replace(files.head, files.parts, mode=mode)
 
 
@@ -352,70 +368,3 @@ def naming(path: str | os.PathLike[str]) -> Iterator[None]:
 
 def _without_waiting(path: str, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
-
-
-# -- the cache of a fitted learner -------------------------------------------------------------------------------------
-
-
-def cache_of(path: str | os.PathLike[str]) -> Path:
-    """The file of the cache of a model file, whether it exists or not."""
-    where = Path(os.path.realpath(path))
-    return where.with_name(f".{where.name}.learner")
-
-
-def has_cache(model: Model) -> bool:
-    """Whether fitted learners of this model can be cached."""
-    return isinstance(model.head, Learner) and model.head.learner == "lightgbm"
-
-
-def take_cached(path: str | os.PathLike[str], model: Model, checksum: str) -> bool:
-    """Take the fitted learner from the cache of a file, if there is one for this state; whether it was taken.
-
-    One of another version of the library is taken for ``verify``, which reports it, and not for predictions.
-    """
-    file = cache_of(path)
-    if not has_cache(model) or not len(model.core) or not file.exists():
-        return False
-    with suppress(ErasableError, OSError, KeyError, TypeError, ValueError):
-        found = read_file(file, lambda data, _: json.loads(bytes(data)))
-        if (found["format"], found["version"], found["state"]) == (LEARNER, LEARNER_VERSION, checksum):
-            name, library, version, digest = (found["learner"][n] for n in ("name", "library", "version", "sha256"))
-            facts = TrainedLearner(str(name), str(library), str(version), str(digest))
-            model.cache["learner"] = room().from_text(model.head, facts, str(found["text"]), codes_of(model))
-            return True
-    return False
-
-
-def keep_cached(path: str | os.PathLike[str], model: Model, checksum: str, parts_of: PartsOf) -> bool:
-    """Write the fitted learner of a model to the cache of its file, unless the file has changed; whether it was.
-
-    A folder that cannot be written to is no error.
-    """
-    fitted: Any = model.cache.get("learner")
-    if not has_cache(model) or not hasattr(fitted, "text"):
-        return False
-    content = {
-        "format": LEARNER,
-        "version": LEARNER_VERSION,
-        "state": checksum,
-        "learner": fitted.facts.as_json(),
-        "text": fitted.text,
-    }
-    with suppress(ErasableError, OSError), locked(path, parts_of=parts_of, timeout=_PATIENCE) as writer:
-        if writer.exists() and checksum_at(path) == checksum:
-            with locked(cache_of(path), timeout=_PATIENCE) as cache:
-                cache.replace([json.dumps(content).encode()], mode=PRIVATE)
-            return True
-    return False
-
-
-def erase_cache(path: str | os.PathLike[str]) -> None:
-    """Erase the cache of a model file, if there is one; the caller holds the lock of the model.
-
-    Raises StoreError.
-    """
-    file = cache_of(path)
-    if file.exists():
-        with locked(file) as cache:
-            if cache.exists():
-                cache.remove()

@@ -383,6 +383,12 @@ class TrainedLearner:
         )
 
 
+_ORPHAN = (
+    "in the same folder is the fitted learner of a model file that was renamed, removed or replaced. The next command "
+    "that changes a model in this folder erases it, if this user may; otherwise delete it."
+)
+
+
 @dataclass(frozen=True)
 class VerifyReport:
     """What was recomputed, all of it found identical.
@@ -399,6 +405,9 @@ class VerifyReport:
         SHA-256 of the recomputed state, equal to that of the model's.
     learner : TrainedLearner or None
         For a model with a learner: what training it again on the core rows gave.
+    orphans : tuple of str
+        Of a file: names of fitted learners in its folder that belong to no model file, since that was renamed or
+        replaced. They were not changed.
     """
 
     core_rows: int
@@ -406,18 +415,20 @@ class VerifyReport:
     weights: int
     digest: str
     learner: TrainedLearner | None = None
+    orphans: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """Plain values for JSON; an entry for the learner where there is one."""
         learner = {} if self.learner is None else {"learner": self.learner.as_json()}
-        return {name: value for name, value in vars(self).items() if name != "learner"} | learner
+        return {**vars(self), "orphans": list(self.orphans)} | learner
 
     def __str__(self) -> str:
         recomputed = f"; {self.sums:,} sums and {self.weights:,} weights recomputed, all identical"
         learner = "" if self.learner is None else f"\n{self.learner}"
+        orphans = "".join(f"\nnote: {name!r} {_ORPHAN}" for name in self.orphans)
         return (
             f"verified: {self.core_rows:,} core rows replayed and selected again{recomputed if self.sums else ''}\n"
-            f"state digest {self.digest}{learner}"
+            f"state digest {self.digest}{learner}{orphans}"
         )
 
     def _repr_html_(self) -> str:

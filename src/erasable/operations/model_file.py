@@ -24,6 +24,7 @@ from erasable.models.files import (
     checksum_at,
     checksum_of,
     files_of,
+    locked_model,
     model_of,
     naming,
     needs_code,
@@ -48,7 +49,7 @@ from erasable.operations.inspect import rows_of
 from erasable.operations.new_rows import NewRows, Suppressed, stored_ids
 from erasable.operations.requests import KEY_TYPES, Counts, Request, RequestQueue, Ticket
 from erasable.operations.verify import code_in, verify_file
-from erasable.store import PRIVATE, Fetch, Writer, check_mode, locked, side_files
+from erasable.store import PRIVATE, Fetch, Writer, check_mode, side_files
 from erasable.store import read as read_file
 
 #: Given the model that a file holds, or None: the rows to learn, and the estimator that learns them. The estimator
@@ -475,7 +476,7 @@ class ModelFile:
         return make_receipt(self._key, receipt)
 
     def _locked(self) -> AbstractContextManager[Writer]:
-        return locked(self.path, parts_of=shards_of, timeout=self._queue.time_left())
+        return locked_model(self.path, self._queue.time_left())
 
 
 class ModelCache:

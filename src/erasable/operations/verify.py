@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
 from typing import Any
 
 from erasable.errors import ConfigurationError, VerificationError
+from erasable.models.companions import orphans
 from erasable.models.files import Code, read_model
 from erasable.models.model import model_behind
 from erasable.models.reports import VerifyReport
@@ -68,6 +70,8 @@ def verify_file(
 ) -> VerifyReport:
     """Verify the model in a file, as :func:`erasable.verify` does; the digest reported is that of the file.
 
+    The report names fitted learners in the folder that belong to no model file.
+
     Raises
     ------
     VerificationError
@@ -75,7 +79,8 @@ def verify_file(
     StateFormatError, StoreError
         When the file is damaged, or cannot be read.
     """
-    return read_model(path, code_in(like))[0].verify(progress)
+    report = read_model(path, code_in(like))[0].verify(progress)
+    return replace(report, orphans=tuple(orphans(os.path.dirname(os.path.realpath(path)))))
 
 
 def code_in(like: object) -> Code | None:

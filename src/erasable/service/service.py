@@ -29,7 +29,7 @@ from erasable.errors import (
     UnsignedError,
 )
 from erasable.models.access import StoredRows
-from erasable.models.files import shards_of
+from erasable.models.files import locked_model
 from erasable.models.reports import LearnReport, VerifyReport
 from erasable.operations.evidence import evidence_page
 from erasable.operations.verify import verify_file
@@ -55,7 +55,7 @@ from erasable.service.requests import Case, Entry, Filing, Identity, Kind
 from erasable.service.settings import Settings
 from erasable.service.suppression import Suppressed, SuppressionList
 from erasable.service.worker import Callbacks, PeriodicThread, Send, Worker
-from erasable.store import doubt_about_blocks, locked
+from erasable.store import doubt_about_blocks
 
 T = TypeVar("T")
 
@@ -225,8 +225,8 @@ class ErasureService:
 
     def _recover(self) -> None:
         for file in self._files.values():
-            with locked(file.path, parts_of=shards_of, timeout=PATIENCE):
-                pass  # taking the lock erases what an interrupted change left behind
+            with locked_model(file.path, PATIENCE):
+                pass  # taking the lock erases what an interrupted change or a renamed model left behind
         self._snapshots.refresh(lambda file: read_predictor(file.path))  # the writer has not started yet
         self._agreed_spelling()  # raises if the models contradict each other
         ledger = Ledger(self._folder, self._operator_key, self.settings, self._clock)

@@ -26,6 +26,7 @@ from erasable.store._appending import (
     read_record,
     rewrite_journal,
 )
+from erasable.store._caches import erase_cache, read_cache, write_cache
 from erasable.store._disk import REAL_DISK, Disk, check_mode, check_private, doubt_about_blocks
 from erasable.store._files import LIMIT as LARGEST
 from erasable.store._files import Fetch, Parse, PartsOf, SideFiles, check_timeout, side_files
@@ -50,14 +51,17 @@ __all__ = [
     "check_private",
     "check_timeout",
     "doubt_about_blocks",
+    "erase_cache",
     "half_written",
     "journal_key",
     "locked",
     "read",
+    "read_cache",
     "read_journal",
     "read_record",
     "replaced_text",
     "rewrite_journal",
     "side_files",
+    "write_cache",
     "write_text",
 ]

@@ -58,6 +58,11 @@ class Disk:
         """Return a descriptor at the start of an existing file; never through a symbolic link."""
         return os.open(path, os.O_WRONLY | _CLOEXEC | _NOFOLLOW | _NONBLOCK | _BINARY)
 
+    def open_cache(self, path: str) -> int:
+        """Return a descriptor at the start of an existing file, to read and to overwrite; never through a link."""
+        refuse_other_systems()
+        return os.open(path, os.O_RDWR | _CLOEXEC | _NOFOLLOW | _NONBLOCK | _BINARY)
+
     def open_to_append(self, path: str) -> int:
         """Return a descriptor at the end of an existing file; never through a symbolic link."""
         refuse_other_systems()
