@@ -90,7 +90,7 @@ def test_a_renamed_model_leaves_nothing_behind(raw, capsys, monkeypatch):
     assert run(["predict", "m.erasable", "raw.csv", "-o", "p.csv"]) == 0
     Path("m.erasable").rename("n.erasable")
     assert "'.m.erasable.learner' in the same folder" in printed(capsys, ["verify", "n.erasable"]).out
-    assert answered(capsys, ["verify", "n.erasable", "--json"])["orphans"] == [".m.erasable.learner"]
+    assert answered(capsys, ["verify", "n.erasable", "--json"])["left_behind"] == [".m.erasable.learner"]
     look = ["scan", ".", "--for", "raw.csv", "--exclude", "*.erasable", "--exclude", "p.csv"]
     assert "renamed, removed or replaced" in " ".join(printed(capsys, look, 5).out.split())
     assert Path(".m.erasable.learner").exists()  # neither of them changed anything

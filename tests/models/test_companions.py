@@ -201,13 +201,13 @@ LEAVING = {
 def test_a_companion_of_no_file_is_named_and_erased_by_the_next_writer(path, how):
     kept(path)
     sibling = saved(path.with_name("sibling.erasable"))
-    assert verify_file(sibling).orphans == ()
+    assert verify_file(sibling).left_behind == ()
     LEAVING[how](path)
-    assert verify_file(sibling).orphans == (".m.erasable.learner",)
+    assert verify_file(sibling).left_behind == (".m.erasable.learner",)
     assert left(path.parent) == [".m.erasable.learner"]  # verifying changes nothing
     ModelFile(sibling).forget(ids=[10**6])  # nobody's: the file itself is not written
     assert left(path.parent) == []
-    assert verify_file(sibling).orphans == ()
+    assert verify_file(sibling).left_behind == ()
 
 
 def test_every_way_of_changing_a_model_erases_it(path, tmp_path):
@@ -225,6 +225,24 @@ def test_every_way_of_changing_a_model_erases_it(path, tmp_path):
         assert orphans(tmp_path) == [".o.erasable.learner"]
         change(path)
         assert orphans(tmp_path) == []
+
+
+def test_what_an_interrupted_change_left_of_a_renamed_model_is_named(path):
+    """It holds all rows; the store erases it when the old name is opened, which nobody does any more."""
+    folder = path.parent
+    for half in (".m.erasable.old", ".m.erasable.new", ".n.csv.new"):
+        shutil.copy(path, folder / half)
+    (folder / ".n.csv.new").write_text("id,prediction\n")
+    (folder / "n.erasable").write_bytes(path.read_bytes())
+    assert verify_file(folder / "n.erasable").left_behind == ()  # the change may be under way
+    path.unlink()
+    shutil.copy(folder / "n.erasable", os.fsencode(folder) + b"/.\xff\n.old")
+    assert verify_file(folder / "n.erasable").left_behind[-1] == ".\\xff\n.old"
+    os.unlink(os.fsencode(folder) + b"/.\xff\n.old")
+    report = verify_file(folder / "n.erasable")
+    assert report.left_behind == (".m.erasable.new", ".m.erasable.old")
+    assert "'.m.erasable.old' in the same folder holds rows" in str(report)
+    assert (folder / ".m.erasable.old").exists()
 
 
 def test_a_valid_one_of_a_neighbour_stays(path):

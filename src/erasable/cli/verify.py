@@ -15,8 +15,9 @@ def verify(
     Only the file is needed; the code that forgot is not trusted. Exit code 4: learning the stored rows does not give
     this state, or the file is damaged or not a model.
 
-    A note names fitted learners in the folder that belong to no model file, since that was renamed or replaced.
-    Nothing is changed: the next command that changes a model in the folder erases them.
+    A note names files in the folder that hold something of a model file which was renamed, removed or replaced: fitted
+    learners, which the next command that changes a model in the folder erases, and what an interrupted change left.
+    Nothing is changed.
 
     For example:
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -42,7 +43,7 @@ from erasable.core.layout import (
 )
 from erasable.core.names import Key, key_tensors, kind_of, read_keys, subject_kind
 from erasable.errors import ConfigurationError, ErasableError, StateFormatError, StoreError
-from erasable.models.companions import erase_companion, erase_orphans, keep, take_kept
+from erasable.models.companions import erase_companion, erase_orphans, keep, orphans, take_kept
 from erasable.models.configuration import stored_map
 from erasable.models.inputs import ONE, uneven
 from erasable.models.model import Model
@@ -59,6 +60,7 @@ _PATIENCE = 1.0  # seconds to wait for the lock of a model whose learner is to b
 LARGEST_FILE = 200 * 2**20  # bytes of rows that still go into one file
 LARGEST_SHARD = 16 * 2**20  # bytes of rows in a shard
 _LARGE = 2**25  # bytes: a file of more is not read before its size was compared with its header
+_HALF = re.compile(r"\.(.+)\.(?:new|old)", re.DOTALL)  # what an interrupted change leaves of a file
 _KEYS = (("ids", "id_kind"), ("subjects", "subject_kind"))
 
 Fetch = Callable[[str], Buffer]
@@ -325,6 +327,20 @@ def checksum_at(path: str | os.PathLike[str]) -> str | None:
     with suppress(StateFormatError, OSError):
         return str(read_meta(read_header(path)[0])["checksum"])
     return None
+
+
+def left_behind(path: str | os.PathLike[str]) -> tuple[str, ...]:
+    """Names of files next to a model file that hold something of a model which was renamed, removed or replaced.
+
+    These are fitted learners that belong to no file, and what interrupted changes left of files that do not exist.
+    """
+    folder, names = os.path.dirname(os.path.realpath(path)), list[str]()
+    with suppress(OSError):
+        names = os.listdir(folder)
+    halves = [found for name in names if (found := _HALF.fullmatch(name)) is not None]
+    lost = [half[0] for half in halves if not os.path.lexists(os.path.join(folder, half[1]))]
+    models = [name for name in lost if checksum_at(os.path.join(folder, name)) is not None]
+    return tuple(os.fsencode(name).decode("utf-8", "backslashreplace") for name in sorted([*orphans(folder), *models]))
 
 
 def mark_of(path: str | os.PathLike[str]) -> FileMark | None:

@@ -383,10 +383,17 @@ class TrainedLearner:
         )
 
 
-_ORPHAN = (
-    "in the same folder is the fitted learner of a model file that was renamed, removed or replaced. The next command "
-    "that changes a model in this folder erases it, if this user may; otherwise delete it."
-)
+def _note_on(name: str) -> str:
+    """A sentence about a file that was left behind, and what to do about it."""
+    if name.endswith(".learner"):
+        return (
+            f"{name!r} in the same folder is the fitted learner of a model file that was renamed, removed or replaced. "
+            "The next command that changes a model in this folder erases it, if this user may; otherwise delete it."
+        )
+    return (
+        f"{name!r} in the same folder holds rows: a change of a model was interrupted, and the model was renamed or "
+        "removed since. Delete it, unless it is the only copy."
+    )
 
 
 @dataclass(frozen=True)
@@ -405,9 +412,9 @@ class VerifyReport:
         SHA-256 of the recomputed state, equal to that of the model's.
     learner : TrainedLearner or None
         For a model with a learner: what training it again on the core rows gave.
-    orphans : tuple of str
-        Of a file: names of fitted learners in its folder that belong to no model file, since that was renamed or
-        replaced. They were not changed.
+    left_behind : tuple of str
+        For a model in a file: names of files in its folder that hold something of a model file which was renamed,
+        removed or replaced: its fitted learner, or what an interrupted change left. They were not changed.
     """
 
     core_rows: int
@@ -415,20 +422,20 @@ class VerifyReport:
     weights: int
     digest: str
     learner: TrainedLearner | None = None
-    orphans: tuple[str, ...] = ()
+    left_behind: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """Plain values for JSON; an entry for the learner where there is one."""
         learner = {} if self.learner is None else {"learner": self.learner.as_json()}
-        return {**vars(self), "orphans": list(self.orphans)} | learner
+        return {**vars(self), "left_behind": list(self.left_behind)} | learner
 
     def __str__(self) -> str:
         recomputed = f"; {self.sums:,} sums and {self.weights:,} weights recomputed, all identical"
         learner = "" if self.learner is None else f"\n{self.learner}"
-        orphans = "".join(f"\nnote: {name!r} {_ORPHAN}" for name in self.orphans)
+        notes = "".join(f"\nnote: {_note_on(name)}" for name in self.left_behind)
         return (
             f"verified: {self.core_rows:,} core rows replayed and selected again{recomputed if self.sums else ''}\n"
-            f"state digest {self.digest}{learner}{orphans}"
+            f"state digest {self.digest}{learner}{notes}"
         )
 
     def _repr_html_(self) -> str:

@@ -8,8 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from erasable.errors import ConfigurationError, VerificationError
-from erasable.models.companions import orphans
-from erasable.models.files import Code, read_model
+from erasable.models.files import Code, left_behind, read_model
 from erasable.models.model import model_behind
 from erasable.models.reports import VerifyReport
 
@@ -70,7 +69,7 @@ def verify_file(
 ) -> VerifyReport:
     """Verify the model in a file, as :func:`erasable.verify` does; the digest reported is that of the file.
 
-    The report names fitted learners in the folder that belong to no model file.
+    The report names files in the folder that hold something of a model file which was renamed, removed or replaced.
 
     Raises
     ------
@@ -80,7 +79,7 @@ def verify_file(
         When the file is damaged, or cannot be read.
     """
     report = read_model(path, code_in(like))[0].verify(progress)
-    return replace(report, orphans=tuple(orphans(os.path.dirname(os.path.realpath(path)))))
+    return replace(report, left_behind=left_behind(path))
 
 
 def code_in(like: object) -> Code | None:
