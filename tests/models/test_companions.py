@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import hmac
 import json
@@ -15,7 +16,7 @@ import pytest
 from lightgbm import LGBMClassifier
 
 from erasable import ErasableClassifier, ModelFile, load, verify
-from erasable.errors import StoreError, VerificationError
+from erasable.errors import BusyError, StoreError, VerificationError
 from erasable.models import companions
 from erasable.models.companions import companion_of, orphans, user_secret
 from erasable.models.files import keep_learner, read_model
@@ -328,6 +329,21 @@ def test_one_that_a_crash_left_empty_is_written_again(path, rest):
     assert is_taken(path)
 
 
+def test_one_that_another_process_is_erasing_is_not_waited_for_long(path, monkeypatch):
+    monkeypatch.setattr(companions, "_PATIENCE", 0.02)
+    kept(path)
+    sibling = saved(path.with_name("n.erasable"))
+    with companion_of(path).open("rb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(BusyError, match="is being erased by another process"):
+            ModelFile(path).forget(ids=[some_id(path)])
+        path.unlink()
+        ModelFile(sibling).forget(ids=[10**6])
+        assert companion_of(path).exists()
+    ModelFile(sibling).forget(ids=[10**6])
+    assert not companion_of(path).exists()
+
+
 def test_a_new_one_is_not_erased_for_the_old_one_of_its_name(path, monkeypatch):
     """Another process judged the old one, and erases late: the name has a valid one by then."""
     kept(path)
@@ -467,6 +483,22 @@ def test_without_a_secret_of_this_user_alone_none_is_taken_or_written(path, harm
     model, checksum = read_model(path)
     model.predict(X)
     assert keep_learner(path, model, checksum) is (harm == "lost")  # a new one is made
+
+
+def test_no_secret_is_made_in_the_home_of_somebody_else(path, monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    assert user_secret(create=True) is None
+    assert not (tmp_path / "caches").exists()
+
+
+def test_one_that_is_too_large_to_be_read_is_not_written(path, monkeypatch):
+    kept(path)
+    monkeypatch.setattr(companions, "LARGEST_COMPANION", 1000)
+    assert not is_taken(path)
+    model, checksum = read_model(path)
+    model.predict(X)
+    assert not keep_learner(path, model, checksum)
 
 
 def test_a_relative_cache_folder_is_not_used(monkeypatch, tmp_path):

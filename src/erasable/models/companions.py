@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 LEAST_SECONDS = 1.0  # of training: what takes less is trained again by each process
 LARGEST_COMPANION = 2**28  # bytes
+_PATIENCE = 2.0  # seconds to wait for another process that is erasing the companion of a model
 
 # Of every version, and of nothing else that a program writes. Version 1 was not sealed and bound to no file.
 _MARK = b'{"format": "erasable-learner", '
@@ -93,9 +94,11 @@ def keep(path: str | os.PathLike[str], model: Model, head: Buffer) -> bool:
         secret = user_secret(create=True)
         if secret is not None:
             content = json.dumps({"learner": fitted.facts.as_json(), "text": fitted.text}).encode()
+            companion = _sealed(content, os.lstat(path), secret, head)
             erase_companion(path)
-            write_cache(companion_of(path), _sealed(content, os.lstat(path), secret, head))
-            return True
+            if len(companion) <= LARGEST_COMPANION:
+                write_cache(companion_of(path), companion)
+                return True
     return False
 
 
@@ -107,7 +110,7 @@ def user_secret(*, create: bool = False) -> bytes | None:
         folder = os.environ.get("XDG_CACHE_HOME", "")
         base = Path(folder) if os.path.isabs(folder) else Path.home() / ".cache"
         file = base / "erasable" / "companions.key"
-        if create and not file.exists():
+        if create and not file.exists() and _is_own_place(file.parent):
             file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with locked(file) as writer:
                 if not writer.exists():
@@ -116,6 +119,12 @@ def user_secret(*, create: bool = False) -> bytes | None:
         if secret is not None and len(secret) == _SECRET_BYTES and _is_private(facts):
             return secret
     return None
+
+
+def _is_own_place(folder: Path) -> bool:
+    """Whether a folder, or the nearest existing one above it, is this user's: ``sudo`` may keep the home of another."""
+    existing = next(place for place in (folder, *folder.parents) if place.exists())
+    return existing.stat().st_uid == os.geteuid()
 
 
 def _is_private(facts: os.stat_result) -> bool:
@@ -168,7 +177,7 @@ def erase_companion(path: str | os.PathLike[str]) -> None:
     Raises StoreError.
     """
     # After a crash or a loss of power a companion may be empty or hold zeros.
-    erase_cache(companion_of(path), lambda head: head.startswith(_MARK) or not head.strip(b"\0"))
+    erase_cache(companion_of(path), lambda head: head.startswith(_MARK) or not head.strip(b"\0"), _PATIENCE)
 
 
 def orphans(folder: str | os.PathLike[str]) -> list[str]:

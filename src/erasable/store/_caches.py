@@ -16,7 +16,7 @@ from erasable.store._disk import REAL_DISK, close_quietly, explained, facts_or_n
 from erasable.store._files import overwrite, write_fully
 
 _FIRST = 512  # bytes by which a cache is recognised
-_TRIES, _PAUSE = 200, 0.01  # to get the lock of a cache, which is held for as long as erasing it takes
+_PAUSE = 0.01  # seconds between two attempts to get the lock of a cache
 
 
 def read_cache(path: str | os.PathLike[str], limit: int = _FIRST) -> bytes | None:
@@ -53,10 +53,10 @@ def write_cache(path: str | os.PathLike[str], content: bytes) -> None:
         close_quietly(disk, descriptor)
 
 
-def erase_cache(path: str | os.PathLike[str], ours: Callable[[bytes], bool]) -> bool:
+def erase_cache(path: str | os.PathLike[str], ours: Callable[[bytes], bool], timeout: float = 0.0) -> bool:
     """Overwrite and remove a plain file if ``ours`` is true of its first bytes; whether it was removed, durably.
 
-    Raises StoreError.
+    Raises StoreError, after ``timeout`` seconds also if another program is erasing it.
     """
     name, disk = os.path.abspath(path), REAL_DISK
     with explained("erase", name):
@@ -68,7 +68,7 @@ def erase_cache(path: str | os.PathLike[str], ours: Callable[[bytes], bool]) -> 
         except FileNotFoundError:
             return False
         try:
-            _lock(name, descriptor)
+            _lock(name, descriptor, timeout)
             # Another program may have erased it, and a new one may have the name: that one is not looked at.
             now = facts_or_none(disk.facts_of_name, name)
             if now is None or not same_file(now, disk.facts(descriptor)) or not same_file(now, facts):
@@ -83,9 +83,9 @@ def erase_cache(path: str | os.PathLike[str], ours: Callable[[bytes], bool]) -> 
     return True
 
 
-def _lock(name: str, descriptor: int) -> None:
-    for _ in range(_TRIES):
-        if REAL_DISK.lock(descriptor, wait=False):
-            return
+def _lock(name: str, descriptor: int, timeout: float) -> None:
+    deadline = time.monotonic() + timeout
+    while not REAL_DISK.lock(descriptor, wait=False):
+        if time.monotonic() >= deadline:
+            raise failure(f"{name} is being erased by another process: try again.", errno.ETIMEDOUT, BusyError)
         time.sleep(_PAUSE)
-    raise failure(f"{name} is being erased by another process: try again.", errno.ETIMEDOUT, BusyError)
