@@ -26,6 +26,7 @@ def test_verify(folder, capsys):
         "sums": report.sums,
         "weights": report.weights,
         "digest": report.digest,
+        "left_behind": [],
     }
 
 

@@ -427,7 +427,8 @@ class VerifyReport:
     def as_json(self) -> dict[str, Any]:
         """Plain values for JSON; an entry for the learner where there is one."""
         learner = {} if self.learner is None else {"learner": self.learner.as_json()}
-        return {**vars(self), "left_behind": list(self.left_behind)} | learner
+        plain = {name: value for name, value in vars(self).items() if name != "learner"}
+        return {**plain, "left_behind": list(self.left_behind), **learner}
 
     def __str__(self) -> str:
         recomputed = f"; {self.sums:,} sums and {self.weights:,} weights recomputed, all identical"
