@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
+
 import numpy as np
 import pytest
 
 from erasable import ErasableClassifier, load
 from erasable.audit.receipts import check_receipt
 from erasable.errors import BusyError
+from erasable.models.files import keep_learner, read_model
 from erasable.service.http.problems import refusal_of
 from erasable.service.model_files import ServedFile
 from tests.service.conftest import KEY, asked, saved
@@ -68,3 +71,25 @@ def test_receipts_name_the_learner(opened, models):
     clf = load(models["left"])
     clf.predict(X)
     assert receipts["left"].learner.digest == clf.model_.cache["learner"].facts.digest
+
+
+def test_a_start_and_every_commit_erase_fitted_learners_of_renamed_models(opened, models, monkeypatch, tmp_path):
+    monkeypatch.setattr("erasable.models.companions.LEAST_SECONDS", 0.0)
+    renamed = tmp_path / "renamed.erasable"
+    left_behind = tmp_path / ".renamed.erasable.learner"
+
+    def rename():
+        shutil.copy(models["left"], renamed)
+        model, checksum = read_model(renamed)
+        model.predict(X)
+        assert keep_learner(renamed, model, checksum)
+        renamed.unlink()
+        assert left_behind.exists()
+
+    rename()
+    service = opened()
+    assert not left_behind.exists()
+    rename()
+    asked(service, "nobody at all")
+    service.worker.commit()
+    assert not left_behind.exists()
