@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import itertools
 import random
+import re
+import string
+import unicodedata
 import uuid
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
@@ -14,6 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from erasable.audit.keys import new_key
+from erasable.core.names import REFERENCE_PATTERN, doubt_of_reference
 from erasable.errors import (
     ConfigurationError,
     ConflictError,
@@ -288,8 +292,9 @@ def test_references_days_and_their_limits(book):
     assert (entry.reference, entry.arrived, entry.due) == ("A.b_c-1", date(2026, 1, 31), date(2026, 2, 28))
     assert book.file(arrived=date(2025, 11, 30)).due == date(2025, 12, 30)
     assert book.file(due=date(2026, 3, 1)).due == date(2026, 3, 1)
-    for wrong in ("a b", "ann@example.org", "x" * 65, "é", "a\n"):
-        with pytest.raises(InputError, match="64 letters"):
+    assert [Case(text).reference for text in (" case 7 ", "é/ü", "a@b")] == ["case 7", "é/ü", "a@b"]
+    for wrong in ("x" * 65, "a\n", "a\tb", *(f"a{c}b" for c in "\u202e\u200b\u00a0\x1b\ud800\u2028\ufeff")):
+        with pytest.raises(InputError, match="64 printable"):
             Case(wrong)
     with pytest.raises(InputError, match="before"):
         Case(arrived=date(2026, 1, 2), due=date(2026, 1, 1))
@@ -428,3 +433,37 @@ def test_a_disk_without_room_for_the_index_stops_nothing():
         ledger.save_index()
     ledger.close()
     assert Ledger("/ledger", b"k" * 32, Settings(), lambda: NOW, disk=disk).entry(entry.request_id).state
+
+
+def test_a_reference_is_shown_by_no_character_that_is_not_seen():
+    allowed = re.compile(REFERENCE_PATTERN)
+    seen = {chr(c) for c in range(0x10000) if allowed.fullmatch(chr(c))}
+    assert {*string.ascii_letters, *string.digits, *string.punctuation, " ", "é", "ß", "中", "ب", "€"} <= seen
+    assert not [c for c in seen if unicodedata.category(c) in ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")]
+    assert [c for c in seen if unicodedata.category(c) == "Zs"] == [" "]
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        *((text, None) for text in ("case 7", "Case 7 Ann Lee", "march leavers", "Retention", "")),
+        *((text, "a name") for text in ("Ann Lee", "LEE, Ann", "中村")),
+        ("ann@example.org", "an e-mail"),
+    ],
+)
+def test_a_reference_that_looks_like_a_person_is_warned_of(text, what):
+    warning = doubt_of_reference(text)
+    assert (warning is None) == (what is None)
+    assert warning is None or (what in warning and text not in warning)
+
+
+def test_a_purge_erases_references_from_every_file(book):
+    entry = book.file("canary of Ann Lee")
+    book.ledger.begin()
+    book.ledger.complete([entry.key], ["m"])
+    book.ledger.put_receipts("m", {entry.key: "text"})
+    stored = lambda: [p.name for p in book.folder.rglob("*") if p.is_file() and b"canary of" in p.read_bytes()]  # noqa: E731
+    assert stored() == ["past"]
+    book.now += timedelta(days=1)
+    assert book.ledger.purge(book.now, "officer", new_key()) == 1
+    assert stored() == []

@@ -31,7 +31,7 @@ class ListOptions:
     ] = None
     reference: Annotated[
         str | None,
-        typer.Option(help="Your own reference: letters, digits, `.`, `_` and `-`. It must not hold names."),
+        typer.Option(help="Your own reference, at most 64 characters. It is kept until a purge, so use no names."),
     ] = None
     received: Annotated[
         str | None, typer.Option(help="When you received the request, as YYYY-MM-DD. [default: today]", metavar="DATE")
@@ -75,6 +75,7 @@ def request(
 
     - `erasable request --file leavers.csv --url https://erasure.example --token-file token --wait --receipts receipts`
     """
+    from erasable.core.names import doubt_of_reference, read_reference
     from erasable.operations.remote import Client
     from erasable.tables import read_keys
 
@@ -82,12 +83,15 @@ def request(
         raise ConfigurationError("--receipts needs --wait: receipts are signed once the list is completed.")
     if receipts is not None and not receipts.is_dir():
         raise StoreError(f"{receipts} is not a folder: make it first.")
+    reference = read_reference(listed.reference or "")
+    if (warning := doubt_of_reference(reference)) is not None:
+        say(f"warning: {warning}", aside=True)
     client = Client(url, _token(token_file), timeout=timeout, ca_file=None if ca_file is None else str(ca_file))
     identities = [str(key) for key in read_keys(file, kind=str, column=listed.column)]
     key = listed.idempotency_key or str(uuid.uuid4())
     if not as_json:
         say(f"idempotency key {key}", aside=True)
-    options = {"identity_type": listed.identity_type, "reference": listed.reference, "received": listed.received}
+    options = {"identity_type": listed.identity_type, "reference": reference, "received": listed.received}
     with Bars(quiet=as_json) as bars:
         batch = client.file(identities, key, progress=bars.tick, **options)
         if wait:

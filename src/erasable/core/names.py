@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import operator
+import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -346,6 +347,46 @@ def _kind(character: str) -> str:
     if not character.isascii() or not character.isalnum():
         return _CHARACTERS[4]
     return _CHARACTERS[2] if character.isdigit() else _CHARACTERS[0] if character.islower() else _CHARACTERS[1]
+
+
+#: What a reference of a request may be, for Python, JSON Schema and browsers alike: characters of Unicode's basic plane
+#: that are seen. Control characters, those that turn the direction of a line, and blanks of no or odd width are not.
+REFERENCE_PATTERN = (
+    r"^[\u0020-\u007e\u00a1-\u00ac\u00ae-\u034e\u0350-\u05ff\u0606-\u061b\u061d-\u06dc\u06de-\u070e\u0710-\u088f"
+    r"\u0892-\u08e1\u08e3-\u115e\u1161-\u167f\u1681-\u17b3\u17b6-\u180a\u1810-\u1fff\u2010-\u2027\u2030-\u205e"
+    r"\u2070-\u27ff\u2801-\u2fff\u3001-\u3163\u3165-\ud7ff\uf900-\ufdcf\ufdf0-\ufdff\ufe10-\ufefe\uff00-\uff9f"
+    r"\uffa1-\uffef]{0,64}$"
+)
+
+
+def read_reference(text: str) -> str:
+    """A reference of a request, without spaces at its ends; ``InputError`` if it may not be one."""
+    text = text.strip(" ")
+    if not re.fullmatch(REFERENCE_PATTERN.strip("^$"), text):
+        raise InputError("a reference has at most 64 printable characters, on one line: change it.")
+    return text
+
+
+def doubt_of_reference(text: str) -> str | None:
+    """A warning if a reference looks like an e-mail address or a name; a guess, since texts do not say what they are.
+
+    Examples
+    --------
+    >>> from erasable.core.names import doubt_of_reference
+    >>> [doubt_of_reference(text) is None for text in ("case 7", "Ann Lee", "ann@example.org")]
+    [True, False, False]
+    """
+    words = re.findall(r"[^\W\d_]{2,}", text)
+    has_digit = any(map(str.isdigit, text))
+    capitalised = [word for word in words if word[0] != word[0].lower()]
+    without_case = [word for word in words if word.lower() == word.upper()]
+    if "@" in text:
+        what = "an e-mail address"
+    elif not has_digit and (len(capitalised) > 1 or without_case):
+        what = "a name"
+    else:
+        return None
+    return f"the reference looks like {what}. It is kept after the erasure, until a purge: use one that names nobody."
 
 
 def listed_in(text: str) -> list[str]:

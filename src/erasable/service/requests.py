@@ -22,7 +22,7 @@ from datetime import date, datetime, timedelta
 from enum import StrEnum
 from typing import Any, Literal, get_args
 
-from erasable.core.names import FORMATS, Key, Shape, Spelling, Steps, normalise, read_spelling
+from erasable.core.names import FORMATS, Key, Shape, Spelling, Steps, normalise, read_reference, read_spelling
 from erasable.errors import InputError
 from erasable.models.core_rows import NamedRows
 from erasable.models.model import Model
@@ -38,7 +38,6 @@ _WHOLE = re.compile(r"0|-?[1-9][0-9]{0,18}")
 _HEXADECIMAL = re.compile(r"([0-9a-fA-F]{2})+")
 _LONGEST = 4096  # characters
 _BYTES = "bytes"  # a raw identity with capital hexadecimal digits, where it names bytes
-_REFERENCE = re.compile(r"[A-Za-z0-9._-]{0,64}")
 
 SOON = timedelta(days=7)  # before the due date: then an open request is due soon
 
@@ -199,9 +198,9 @@ class State(StrEnum):
 class Case:
     """An own reference of a request, the day on which it was received, and the day on which the answer is due.
 
-    The reference is kept until a purge, so it must name nobody: it has at most 64 letters, digits, points, hyphens and
-    underscores. By default a request is received when it is filed, and due as ``Settings.due_on`` says. Raises
-    ``InputError`` for another reference, or if it is due before it was received.
+    The reference is kept until a purge, so it should name nobody: see ``doubt_of_reference``. It has at most 64
+    printable characters; spaces at its ends are removed. By default a request is received when it is filed, and due as
+    ``Settings.due_on`` says. Raises ``InputError`` for another reference, or if it is due before it was received.
     """
 
     reference: str = ""
@@ -209,8 +208,7 @@ class Case:
     due: date | None = None
 
     def __post_init__(self) -> None:
-        if not _REFERENCE.fullmatch(self.reference):
-            raise InputError("a reference has at most 64 letters, digits, points, hyphens and underscores: change it.")
+        object.__setattr__(self, "reference", read_reference(self.reference))
         if self.arrived is not None and self.due is not None and self.due < self.arrived:
             raise InputError("the due date is before the date of receipt: correct one of them.")
 

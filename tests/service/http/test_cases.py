@@ -136,7 +136,7 @@ def test_a_file_that_is_no_list_is_refused(site, desk, name, content, told):
 @pytest.mark.parametrize(
     "fields",
     [
-        {"reference": "Ann Lee"},
+        {"reference": "Ann\u202eLee"},
         {"reference": "x" * 65},
         {"arrived": "2999-01-01"},
         {"arrived": "yesterday"},
@@ -236,6 +236,20 @@ def test_cases_are_exported_as_they_are_listed(desk, cases):
     assert {row["receipts"] for row in rows} == {""}
     assert desk.get("/requests.csv?state=canary").status_code == 400
     assert "other.1" in desk.enter("audit").get("/requests.csv?state=open").text
+
+
+def test_a_reference_is_text_on_every_page_and_in_every_cell(site, desk):
+    desk.enter("erase")
+    odd = "\uff1d1+<script>alert(1)</script> "
+    page = desk.send("nobody@example.org", reference=odd)
+    assert (page.status_code, "Check the reference" in page.text) == (200, False)
+    assert "looks like an e-mail" in desk.send("nobody@example.org", reference="ann@example.org").text
+    filed = desk.send("nobody@example.org", step="file", reference=odd)
+    for path in (filed.headers["location"], "/requests"):
+        assert "<script>alert" not in desk.get(path).text
+        assert "\uff1d1+&lt;script&gt;" in desk.get(path).text
+    rows = csv.DictReader(io.StringIO(desk.get("/requests.csv").text))
+    assert "'" + odd.strip() in {row["reference"] for row in rows}
 
 
 def test_an_export_misses_and_repeats_nothing_while_requests_come_and_go(site, desk, monkeypatch):

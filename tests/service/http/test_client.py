@@ -60,6 +60,9 @@ def test_a_list_is_one_request_and_its_receipts_come_back(site, asked, tmp_path,
     told = json.loads(capsys.readouterr().out)
     assert (told["batch"], told["state"], len(told["receipts"])) == (entry.request_id, "completed", 2)
     assert site.service.ledger.search(Query(text="leavers-7")).total == 1
+    assert "warning" not in err
+    assert asked("erase", people[:1], "--reference", "Ann Lee") == 0
+    assert "the reference looks like a name" in capsys.readouterr().err
     assert asked("all", people, *options) == 2  # another list under this key
     assert people[0] not in capsys.readouterr().err
 
@@ -75,7 +78,7 @@ def test_what_the_service_refuses_is_said(site, asked, tmp_path, capsys):
     before = site.service.ledger.counts().total
     assert asked("predict", ["a@example.org"]) == 2
     assert "must be valid and have the scope erase" in capsys.readouterr().err
-    assert asked("erase", ["a@example.org"], "--reference", "no name") == 2
+    assert asked("erase", ["a@example.org"], "--reference", "no\tname") == 2
     assert asked("erase", ["a@example.org"], "--identity-type", "canary") == 2
     assert asked("erase", ["a@example.org"], "--receipts", str(tmp_path)) == 2
     assert asked("erase", ["a@example.org "]) == 2

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from erasable.audit.receipts import check_receipt
+from erasable.core.names import REFERENCE_PATTERN
 from erasable.service.http.erasures import Lines, Object
 from erasable.service.http.problems import Refused
 from erasable.service.requests import MOST_IDENTITIES
@@ -123,6 +124,18 @@ def test_a_batch_is_one_request_with_one_receipt_for_each_model(site):
     assert [(one["request_id"], one["arrived"]) for one in listed] == [(batch["batch"], "2026-01-31")]
 
 
+def test_a_reference_with_spaces_is_taken_and_its_form_is_described(site):
+    client = site.as_("erase")
+    batch = filed(client, ["nobody@example.org"], reference="case 7, '<b>'").json()
+    assert (batch["reference"], batch["warning"]) == ("case 7, '<b>'", None)
+    assert "a name" in filed(client, ["nobody@example.org"], reference="Ann Lee").json()["warning"]
+    described = client.get("/openapi.json").json()["paths"]["/v1/erasures"]["post"]
+    (parameter,) = (one["schema"] for one in described["parameters"] if one["name"] == "reference")
+    body = described["requestBody"]["content"]["application/json"]["schema"]["properties"]["reference"]
+    for schema in (parameter, body):
+        assert (schema["pattern"], schema["maxLength"]) == (REFERENCE_PATTERN, 64)
+
+
 def test_lines_of_text_and_an_idempotency_key(site):
     client = site.as_("erase")
 
@@ -151,7 +164,7 @@ def test_a_batch_is_accepted_as_a_whole_or_not_at_all(site):
         filed(client, []),
         filed(client, [PEOPLE[5], ""]),
         filed(client, [PEOPLE[5]], identity_type="shoe size"),
-        filed(client, [PEOPLE[5]], reference="not a reference"),
+        filed(client, [PEOPLE[5]], reference="not\ta reference"),
         filed(client, [PEOPLE[5]], received="yesterday"),
         filed(client, [PEOPLE[5]], received="2999-01-01"),
         filed(client, [PEOPLE[5]], more="x"),

@@ -16,7 +16,7 @@ from fastapi import APIRouter
 from fastapi.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
 from starlette.concurrency import run_in_threadpool
 
-from erasable.core.names import FORMATS, spelling_in_words
+from erasable.core.names import FORMATS, doubt_of_reference, spelling_in_words
 from erasable.errors import ConflictError, ErasableError
 from erasable.operations.evidence import evidence_archive
 from erasable.pages import when
@@ -42,6 +42,8 @@ _PAGE, _EXPORTED = 50, 1000  # requests on a page, and read at a time for an exp
 _STATES = ("open", "overdue", "due_soon", "pending", "in_progress", "completed", "cancelled")
 _SORTS = ("urgent", "received", "due", "reference", "settled")
 _RISING = ("due", "reference")  # the others are sorted with the newest first
+#: How a formula begins, also with the wide characters of East Asian keyboards.
+_FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 _COLUMNS = "request,reference,from,kind,state,received,due,overdue,filed,settled,identities,receipts"
 
 router = APIRouter(include_in_schema=False)
@@ -115,7 +117,7 @@ def csv_file(blocks: Callable[[], Iterator[list[list[Any]]]], columns: str, name
 
 def _shown_as_text(cell: Any) -> Any:
     """A cell that no spreadsheet takes for a formula."""
-    return f"'{cell}" if isinstance(cell, str) and cell.startswith(("=", "+", "-", "@", "\t", "\r")) else cell
+    return f"'{cell}" if isinstance(cell, str) and cell.lstrip(" ").startswith(_FORMULAS) else cell
 
 
 def rows_of(entries: list[Entry], token: Token) -> list[dict[str, Any]]:
@@ -161,7 +163,7 @@ def _draft(service: ErasureService, form: Mapping[str, str]) -> _Draft:
     if arrived > today:
         raise Refused(400, "the date received is in the future: correct it.")
     due = _day(form, "due") or service.settings.due_on(arrived)
-    return _Draft(kind, text, found, Case(form.get("reference", "").strip(), arrived, due))
+    return _Draft(kind, text, found, Case(form.get("reference", ""), arrived, due))
 
 
 def _day(form: Mapping[str, str], name: str) -> date | None:
@@ -228,6 +230,7 @@ def _confirm_page(viewer: Viewer, form: Mapping[str, str], draft: _Draft) -> Res
         stored=stored,
         type=form["type"],
         format=form.get("format", "raw"),
+        warning=doubt_of_reference(draft.case.reference),
         one=_hints(names[0]) if draft.found.lines == 1 and names else None,
     )
 

@@ -19,6 +19,7 @@ from fastapi import APIRouter, Depends, Header, Query, Request
 from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 
+from erasable.core.names import REFERENCE_PATTERN, doubt_of_reference
 from erasable.service.http.api import Receipt
 from erasable.service.http.opendsr import Name, RequestId, rfc3339
 from erasable.service.http.problems import Refused
@@ -31,10 +32,16 @@ _TOKEN = re.compile(r'[ \t\n\r]*(?:([{}\[\]:,])|("(?:[^"\\\x00-\x1f]|\\["\\/bfnr
 _LONGEST = 6 * 4096 + 2  # characters of an identity that is escaped, with its quotes
 _FIELDS = ("identities", "identity_type", "reference", "received")
 _TEXT = {"type": "string"}
+_REFERENCE: Any = {
+    "maxLength": 64,
+    "pattern": REFERENCE_PATTERN,
+    "description": "Your own reference, kept until a purge: it should name nobody.",
+}
 _SCHEMA = {
     "type": "object",
     "required": ["identities"],
-    "properties": dict.fromkeys(_FIELDS, _TEXT) | {"identities": {"type": "array", "items": _TEXT}},
+    "properties": dict.fromkeys(_FIELDS, _TEXT)
+    | {"identities": {"type": "array", "items": _TEXT}, "reference": _TEXT | _REFERENCE},
 }
 _BODY = {
     "requestBody": {
@@ -59,6 +66,7 @@ class Batch(BaseModel):
     expected: str
     settled: str | None
     receipts: list[Receipt] | None = None
+    warning: str | None = None  # if the reference looks like a name or an address
 
 
 class Lines:
@@ -154,7 +162,7 @@ async def file(
     site: TheSite,
     caller: Eraser,
     identity_type: Name = None,
-    reference: Annotated[str, Query(max_length=64)] = "",
+    reference: Annotated[str, Query(json_schema_extra=_REFERENCE)] = "",
     received: date | None = None,
     idempotency_key: Annotated[str | None, Header(max_length=255)] = None,
 ) -> Batch:
@@ -232,4 +240,5 @@ def _batch(site: Site, entry: Entry, receipts: list[Receipt] | None = None) -> B
         expected=rfc3339(entry.expected),
         settled=None if entry.settled is None else rfc3339(entry.settled),
         receipts=receipts,
+        warning=doubt_of_reference(entry.reference),
     )
