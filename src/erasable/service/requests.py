@@ -39,6 +39,7 @@ _HEXADECIMAL = re.compile(r"([0-9a-fA-F]{2})+")
 _LONGEST = 4096  # characters
 _BYTES = "bytes"  # a raw identity with capital hexadecimal digits, where it names bytes
 
+_TEN_YEARS = timedelta(days=3653)
 SOON = timedelta(days=7)  # before the due date: then an open request is due soon
 
 
@@ -212,6 +213,20 @@ class Case:
         if self.arrived is not None and self.due is not None and self.due < self.arrived:
             raise InputError("the due date is before the date of receipt: correct one of them.")
 
+    def dated(self, settings: Settings, today: date) -> Case:
+        """The case with both of its days.
+
+        ``InputError`` for a receipt in the future or more than ten years ago, or an answer due in more than ten years.
+        """
+        arrived = self.arrived or today
+        if not today - _TEN_YEARS <= arrived <= today:
+            when = "in the future" if arrived > today else "more than ten years ago"
+            raise InputError(f"the date of receipt is {when}: correct it.")
+        due = self.due or settings.due_on(arrived)
+        if due > today + _TEN_YEARS:
+            raise InputError("the due date is in more than ten years: correct it.")
+        return Case(self.reference, arrived, due)
+
 
 @dataclass(frozen=True)
 class Filing:
@@ -227,11 +242,9 @@ class Filing:
 
     def entry(self, key: bytes, settings: Settings, now: datetime) -> Entry:
         """The entry of the request; ``InputError`` if it cannot be accepted."""
-        name, case, arrived = check_id(self.request_id), self.case, self.case.arrived or now.date()
+        name, case = check_id(self.request_id), self.case.dated(settings, now.date())
         if self.kind not in get_args(Kind) or not 1 <= len(self.identities) <= MOST_IDENTITIES:
             raise InputError(f"a request must be for erasure or access, and name 1 to {MOST_IDENTITIES:,} identities.")
-        if arrived > now.date():
-            raise InputError("the date of receipt is in the future: correct it.")
         return Entry(
             name,
             self.kind,
@@ -244,8 +257,8 @@ class Filing:
             asked=Shape.of((who.format, who.value) for who in self.identities),
             spelling={who.role: who.steps for who in self.identities if who.steps},
             reference=case.reference,
-            arrived=arrived,
-            due=case.due or settings.due_on(arrived),
+            arrived=case.arrived,
+            due=case.due,
             cancel_until=now + settings.grace if settings.grace else None,
         )
 

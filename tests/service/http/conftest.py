@@ -87,6 +87,7 @@ def site(tmp_path_factory, rsa_files):
         tmp_path / "service",
         public_url="https://erasable.example",
         processor_domain="erasable.example",
+        allowed_hosts=("service.internal",),
         body_bytes=2**20,
         rows=1000,
         deadline=PATIENCE,

@@ -59,7 +59,8 @@ def test_learning_for_a_client_that_has_gone_stops(site, slow_learning):
     before = site.service.digest("named")
     with another(site) as http:
         head = (
-            f"POST /v1/learn?model=named&id=i HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {site.tokens['learn']}\r\n"
+            "POST /v1/learn?model=named&id=i HTTP/1.1\r\nHost: localhost\r\n"
+            f"Authorization: Bearer {site.tokens['learn']}\r\n"
             f"Content-Type: text/csv\r\nContent-Length: {len(ROW)}\r\n\r\n"
         )
         with socket.create_connection((http.base_url.host, http.base_url.port), PATIENCE) as leaving:

@@ -65,6 +65,73 @@ def test_bodies_that_would_grow_are_refused_before_they_do(site, path, body, sta
     assert answer.status_code == status
 
 
+@pytest.mark.parametrize("time", ["9999999", 9999999, "0001-01-01T00:00:00Z", "2026-01-02", "2026-01-02T15:00:00", ""])
+def test_a_time_is_a_moment_of_rfc_3339(site, time):
+    before = site.service.ledger.counts().total
+    assert site.as_("erase").post("/v2/requests", json=erasure(submitted_time=time)).status_code == 400
+    assert site.as_("purge").post("/v1/purge", params={"before": time}).status_code == 400
+    assert site.service.ledger.counts().total == before
+
+
+@pytest.mark.parametrize("day", ["0001-01-01", "0", "9999999", "20260131", "2026-W05-6", "2999-01-01"])
+def test_a_day_is_written_in_one_way_and_is_one_of_the_last_years(site, day):
+    http, before = site.as_("erase"), site.service.ledger.counts().total
+    body = {"identities": ["nobody@example.org"], "identity_type": "email"}
+    assert http.post("/v1/erasures", json=body | {"received": day}).status_code == 400
+    assert http.post("/v1/erasures", json=body, params={"received": day}).status_code == 400
+    assert site.service.ledger.counts().total == before
+
+
+def status_of(site, *lines, path="/v2/health/live", version="1.1"):
+    """The status of an answer to a request with these headers and no other."""
+    host, port = site.base.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), PATIENCE) as line:
+        head = "".join(f"{one}\r\n" for one in (f"GET {path} HTTP/{version}", *lines, "Connection: close"))
+        line.sendall(f"{head}\r\n".encode())
+        return int(line.makefile("rb").readline().split()[1])
+
+
+@pytest.mark.parametrize(
+    ("hosts", "status"),
+    [
+        (["127.0.0.1:8080"], 200),
+        (["127.0.0.1"], 200),
+        (["LOCALHOST:1"], 200),
+        (["[::1]:8080"], 200),
+        (["erasable.example"], 200),  # of public_url
+        (["Erasable.Example.:443"], 200),
+        (["service.internal"], 200),  # of allowed_hosts
+        (["evil.example"], 421),
+        (["erasable.example.evil.example"], 421),
+        (["10.1.2.3:8080"], 421),
+        ([], 400),
+        ([""], 400),
+        (["erasable.example", "erasable.example"], 400),
+        (["127.0.0.1", "evil.example"], 400),
+        (["user@localhost"], 400),
+        (["localhost:port"], 400),
+        (["local host"], 400),
+        (["a/b"], 400),
+    ],
+)
+def test_one_host_is_named_and_it_is_ours(site, hosts, status):
+    given = [f"Host: {host}" for host in hosts]
+    assert status_of(site, *given, path="/login") == status
+    probed = status_of(site, *given, path="/v2/health/ready")  # by whatever address a probe has
+    assert probed == (400 if len(hosts) != 1 or not hosts[0] else 200)
+
+
+def test_a_probe_without_a_host_is_answered_in_the_version_that_has_none(site):
+    assert status_of(site, version="1.0") == 200
+    assert status_of(site, path="/login", version="1.0") == 400
+
+
+@pytest.mark.parametrize("name", ["Authorization: Bearer x", "Content-Type: a/b", "Idempotency-Key: k"])
+def test_a_header_that_decides_occurs_once(site, name):
+    assert status_of(site, "Host: localhost", name, path="/login") == 200
+    assert status_of(site, "Host: localhost", name, name, path="/login") == 400
+
+
 @pytest.mark.parametrize("text", ["a,b\n1,\r2\n", "a\n" + "x" * 200_000 + "\n", "a,b\n1,\x002\n"])
 def test_csv_that_its_reader_refuses_is_a_problem_of_the_client(site, text):
     answer = site.as_("predict").post("/models/credit/invocations", content=text, headers={"Content-Type": "text/csv"})
@@ -192,7 +259,7 @@ def test_an_upload_that_is_cut_off_is_no_error_of_the_service(site, caplog):
     caplog.set_level(logging.INFO)
     host, port = site.base.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port))) as cut:
-        head = f"POST /v2/requests HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {site.tokens['erase']}\r\n"
+        head = f"POST /v2/requests HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {site.tokens['erase']}\r\n"
         cut.sendall(f"{head}Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n{{".encode())
     until(lambda: any("POST /v2/requests 400" in record.getMessage() for record in caplog.records))
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
@@ -310,7 +377,7 @@ def test_learning_that_waits_is_given_up_in_time_and_takes_no_thread_from_others
 
 def test_slow_bodies_and_slow_heads_are_given_up(site):
     token = site.tokens["predict"]
-    head = f"POST /models/named/invocations HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\n"
+    head = f"POST /models/named/invocations HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n"
 
     def given_up(seconds):
         quick = type("Quick", (Connection,), {"seconds": seconds})
@@ -344,7 +411,7 @@ def test_heads_go_out_with_bodies_and_by_themselves_where_none_follows():
         host, port = base.removeprefix("http://").split(":")
         line = socket.create_connection((host, int(port)), PATIENCE)
         for method, body in (("HEAD", b""), ("GET", b"HTTP/1.1 is here")) * 2:
-            line.sendall(f"{method} / HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+            line.sendall(f"{method} / HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
             answer = b""
             while b"\r\n\r\n" not in answer or len(answer.partition(b"\r\n\r\n")[2]) < len(body):
                 part = line.recv(4096)
@@ -365,7 +432,7 @@ def test_who_waits_to_be_told_to_go_on_is_told_before_the_body():
     with serving(app, http=Connection, lifespan="off") as base:
         host, port = base.removeprefix("http://").split(":")
         line = socket.create_connection((host, int(port)), PATIENCE)
-        line.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nExpect: 100-continue\r\n\r\n")
+        line.sendall(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nExpect: 100-continue\r\n\r\n")
         assert line.recv(4096).startswith(b"HTTP/1.1 100 ")
         line.sendall(b"x")
         assert line.recv(4096).startswith(b"HTTP/1.1 200 ")

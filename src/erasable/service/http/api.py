@@ -9,13 +9,13 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
-from pydantic import AwareDatetime, BaseModel
+from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 
 from erasable.operations.model_file import stored_bytes
 from erasable.operations.schemas import schema_of
 from erasable.service.http.envelope import in_thread, waiting_of
-from erasable.service.http.opendsr import Name, RequestId, rfc3339
+from erasable.service.http.opendsr import Moment, Name, RequestId, rfc3339
 from erasable.service.http.packs import download
 from erasable.service.http.problems import Problem, Refused
 from erasable.service.http.rows import ARROW, JSON_LINES, columns_of, read_blocks
@@ -244,7 +244,7 @@ async def access(request_id: RequestId, site: TheSite, caller: Auditor, controll
 
 
 @router.post("/v1/purge")
-async def purge(before: AwareDatetime, site: TheSite, caller: Annotated[Token, Depends(needs("purge"))]) -> Purged:
+async def purge(before: Moment, site: TheSite, caller: Annotated[Token, Depends(needs("purge"))]) -> Purged:
     """Erase requests that were settled before a time, not in the future, and owe nothing."""
     return Purged(purged=await run_in_threadpool(site.service.purge, before, caller.name))
 

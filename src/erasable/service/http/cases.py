@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
-import uuid
+import json
+import secrets
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, date, datetime
@@ -21,7 +22,7 @@ from erasable.errors import ConflictError, ErasableError
 from erasable.operations.evidence import evidence_archive
 from erasable.pages import when
 from erasable.service.http.api import filed, receipt_file
-from erasable.service.http.opendsr import rfc3339
+from erasable.service.http.opendsr import read_day, rfc3339
 from erasable.service.http.packs import download, evidence_of
 from erasable.service.http.problems import Refused, refusal_of
 from erasable.service.http.viewer import Auditor, Filer, Follower, OwnForm, Viewer, controller_query
@@ -159,18 +160,9 @@ def _draft(service: ErasureService, form: Mapping[str, str]) -> _Draft:
     text = {"split": split_lines, "trim": trim_lines}.get(form.get("step", ""), str)(text)
     found = read_list(text, partial(service.identity, form.get("type", ""), form.get("format", "raw")))
     today = datetime.now(UTC).date()
-    arrived = _day(form, "arrived") or today
-    if arrived > today:
-        raise Refused(400, "the date received is in the future: correct it.")
-    due = _day(form, "due") or service.settings.due_on(arrived)
-    return _Draft(kind, text, found, Case(form.get("reference", ""), arrived, due))
-
-
-def _day(form: Mapping[str, str], name: str) -> date | None:
-    try:
-        return date.fromisoformat(text) if (text := form.get(name, "")) else None
-    except ValueError:
-        raise Refused(400, "a date must be written like 2026-01-31.") from None
+    days = {name: read_day(form[name], name) for name in ("arrived", "due") if form.get(name)}
+    case = Case(form.get("reference", ""), **days).dated(service.settings, today)
+    return _Draft(kind, text, found, case)
 
 
 def _new_page(viewer: Viewer, refused: Refused | None = None, typed: Mapping[str, str] | None = None) -> Response:
@@ -199,18 +191,29 @@ def file(viewer: Filer, form: OwnForm) -> Response:
         undecided = draft.found.unusable or (draft.found.separated and form.get("belongs") != "yes")
         if form.get("step") != "file" or undecided:
             return _confirm_page(viewer, form, draft)
-        entries = viewer.site.service.accept_each(
-            [
-                Filing(name := str(uuid.uuid4()), draft.kind, (who,), name.encode(), (), viewer.token.name, draft.case)
-                for who in draft.found.names
-            ]
-        )
+        entries = viewer.site.service.accept_each(_filings(viewer, draft, form))
     except (ErasableError, Refused) as error:
         return _new_page(viewer, refusal_of(error), form)
     if len(entries) == 1:
         return RedirectResponse(f"/requests/{entries[0].request_id}", 303)
     found = {"filed": len(entries)} | ({"q": draft.case.reference} if draft.case.reference else {"sort": "received"})
     return RedirectResponse(f"/requests?{urlencode(found)}", 303)
+
+
+def _filings(viewer: Viewer, draft: _Draft, form: Mapping[str, str]) -> list[Filing]:
+    """A request for each identity. Their ids follow from the key of the page, so a page that is sent twice files once.
+
+    The key is drawn for each page to confirm. Other contents under the same key are another page, and a conflict.
+    """
+    by, key = viewer.token.name, form.get("key") or secrets.token_urlsafe()
+    filings = []
+    for number, who in enumerate(draft.found.names):
+        request_id = viewer.site.service.id_of(by, f"page\n{key}\n{number}")
+        content = [draft.kind, who.role, who.format, who.value, draft.case.reference]
+        content += [str(draft.case.arrived), str(draft.case.due), len(draft.found.names)]
+        body = json.dumps(content).encode()
+        filings.append(Filing(request_id, draft.kind, (who,), body, (), by, draft.case))
+    return filings
 
 
 def _confirm_page(viewer: Viewer, form: Mapping[str, str], draft: _Draft) -> Response:
@@ -226,6 +229,7 @@ def _confirm_page(viewer: Viewer, form: Mapping[str, str], draft: _Draft) -> Res
         "confirm.html",
         400 if form.get("step") == "file" else 200,
         draft=draft,
+        key=secrets.token_urlsafe(),
         list=draft.found,
         stored=stored,
         type=form["type"],

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from ipaddress import ip_network
+from functools import cached_property
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any, get_type_hints
+from urllib.parse import urlsplit
 
 from pydantic import TypeAdapter
 
@@ -16,6 +19,7 @@ from erasable.errors import ConfigurationError
 from erasable.service.settings import Settings
 
 PREFIX = "ERASABLE_"
+_HOST = re.compile(r"[A-Za-z0-9._-]+|\[?[0-9A-Fa-f:.]+\]?")
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,7 @@ class Configuration:
     connections: int = 512
     connections_each: int = 128  # from one address
     proxies: tuple[str, ...] = ()  # ``connections_each`` does not apply to these
+    allowed_hosts: tuple[str, ...] = ()  # further names that clients may call it by: see ``serves_host``
     head_bytes: int = 32 * 2**10  # of a request; the address may have a quarter
     head_seconds: float = 10.0  # until a head is complete
     rate: float = 1000.0  # requests a second for each token
@@ -62,6 +67,8 @@ class Configuration:
             list(map(ip_network, self.proxies))
         except ValueError as error:
             raise ConfigurationError(f"proxies must be addresses or networks, such as 10.0.0.2: {error}.") from None
+        if not all(map(_HOST.fullmatch, self.allowed_hosts)):
+            raise ConfigurationError("allowed_hosts must be names or addresses without a port, such as erase.internal.")
         if not 0 <= self.port < 2**16:
             raise ConfigurationError("port must be between 0 and 65535.")
 
@@ -71,6 +78,27 @@ class Configuration:
         if self.public_url is not None:
             return self.public_url.rstrip("/")
         return f"{'http' if self.tls_certificate is None else 'https'}://{self.host}:{self.port}"
+
+    @cached_property
+    def _names(self) -> frozenset[str]:
+        named = "localhost", self.host, self.processor_domain, urlsplit(self.url).hostname or "", *self.allowed_hosts
+        return frozenset(name.lower().rstrip(".") for name in named)
+
+    def serves_host(self, host: str, own: str) -> bool:
+        """Whether a request may name this host, without its port; ``own`` is the address that the request came to.
+
+        Web pages reach a service on a private network by a name of theirs that leads to its address. So only known
+        names are served. An address is no such name: it may be a loopback address, the one that the request came to,
+        or any if the service listens at all addresses, since it may be called by another one from outside a container.
+        """
+        name = host.lower().rstrip(".")
+        if name in self._names:
+            return True
+        try:
+            address = ip_address(name.strip("[]"))
+        except ValueError:
+            return False
+        return address.is_loopback or str(address) == own or self.host in ("", "0.0.0.0", "::")
 
     def model_files(self) -> dict[str, Path]:
         """Every model file by its name; ``ConfigurationError`` if one is missing or two have one name."""
@@ -127,6 +155,7 @@ _TEXTS: dict[str, Callable[[str], object]] = {
     "models": lambda text: text.split(os.pathsep),
     "callback_hosts": lambda text: text.replace(",", " ").split(),
     "proxies": lambda text: text.replace(",", " ").split(),
+    "allowed_hosts": lambda text: text.replace(",", " ").split(),
     "identity_types": lambda text: dict(_pairs(text)),
     "identity": lambda text: {role: steps.split("+") for role, steps in _pairs(text)},
     **dict.fromkeys(("promise", "grace", "access_for", "keep_for"), float),
@@ -140,6 +169,6 @@ def _read(name: str, kind: Any, value: object) -> Any:
         if isinstance(value, str) and name in _TEXTS:
             value = _TEXTS[name](value)
         found: Any = TypeAdapter(kind).validate_python(value)
-        return type(found)(map(str.lower, found)) if name in ("callback_hosts", "proxies") else found
+        return type(found)(map(str.lower, found)) if name in ("allowed_hosts", "callback_hosts", "proxies") else found
     except ValueError as error:
         raise ConfigurationError(f"{name} has a value that cannot be used.") from error

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import time
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -42,6 +43,11 @@ HEADERS = {
     "Cache-Control": "no-store",
 }
 _RAW_HEADERS = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
+_HOST = re.compile(rb"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{0,5})?")
+#: Headers that must not be repeated: a proxy and this service could each obey another one.
+_SINGLE = (b"host", b"authorization", b"content-type", b"idempotency-key")
+#: Probes name the address of a container, or no host at all. They learn one bit.
+_PROBED = ("/v2/health/live", "/v2/health/ready", "/health", "/ping")
 _LATE = "the request took longer than its deadline and is given up, unless it is being written."
 
 
@@ -138,6 +144,19 @@ class Envelope:
                 return route.app
         return self._app
 
+    def _check_head(self, scope: Scope) -> None:
+        """Raise ``Refused`` for headers that occur twice, and for a host that the service does not answer for."""
+        given = [(name, value) for name, value in scope["headers"] if name in _SINGLE]
+        if len({name for name, _ in given}) < len(given):
+            raise Refused(400, "a header that may occur once occurs twice: host, authorization, content-type or a key.")
+        host = dict(given).get(b"host", b"")
+        if scope["path"] in _PROBED and not (host == b"" and scope.get("http_version") == "1.1"):
+            return
+        if (named := _HOST.fullmatch(host)) is None:
+            raise Refused(400, "the request must name its host in one Host header.")
+        if not self._limits.serves_host(named[1].decode(), (scope.get("server") or ("",))[0]):
+            raise Refused(421, "the service does not answer for this host: its operator can add it to allowed_hosts.")
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         scope["app"] = self._whole
@@ -166,6 +185,7 @@ class Envelope:
             await send(message)
 
         try:
+            self._check_head(scope)
             async with asyncio.timeout(self._limits.deadline):
                 await self._inside(scope)(scope, limited, with_headers)
         except Exception as error:

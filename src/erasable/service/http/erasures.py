@@ -12,7 +12,6 @@ import json
 import re
 import uuid
 from collections.abc import Generator
-from datetime import date
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Header, Query, Request
@@ -21,7 +20,7 @@ from starlette.concurrency import run_in_threadpool
 
 from erasable.core.names import REFERENCE_PATTERN, doubt_of_reference
 from erasable.service.http.api import Receipt
-from erasable.service.http.opendsr import Name, RequestId, rfc3339
+from erasable.service.http.opendsr import Day, Name, RequestId, read_day, rfc3339
 from erasable.service.http.problems import Refused
 from erasable.service.http.site import Eraser, Site, TheSite, needs
 from erasable.service.requests import MOST_IDENTITIES, Case, Entry
@@ -163,7 +162,7 @@ async def file(
     caller: Eraser,
     identity_type: Name = None,
     reference: Annotated[str, Query(json_schema_extra=_REFERENCE)] = "",
-    received: date | None = None,
+    received: Day | None = None,
     idempotency_key: Annotated[str | None, Header(max_length=255)] = None,
 ) -> Batch:
     """File a batch: JSON, or one identity per line as text. It is durable before the answer is sent.
@@ -200,10 +199,7 @@ def _file(
     types = sorted(service.settings.identity_types)
     if "identity_type" not in fields and len(types) > 1:
         raise Refused(400, f"several types of identity are accepted: name one as identity_type ({', '.join(types)}).")
-    try:
-        arrived = date.fromisoformat(fields["received"]) if "received" in fields else None
-    except ValueError:
-        raise Refused(400, "received must be a day, such as 2026-01-31.") from None
+    arrived = read_day(fields["received"], "received") if "received" in fields else None
     identities = service.identities(fields.get("identity_type", types[0]), named)
     request_id = str(uuid.uuid4()) if idempotency_key is None else service.id_of(caller.name, idempotency_key)
     case = Case(fields.get("reference", ""), arrived)

@@ -18,8 +18,9 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path as FilePath
 from typing import Annotated, Any, Literal
 
@@ -30,7 +31,7 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from cryptography.x509.oid import NameOID
 from fastapi import APIRouter, Depends, FastAPI, Path, Query, Request, Response
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
 from erasable.core.names import FORMATS
@@ -38,13 +39,28 @@ from erasable.errors import ConfigurationError
 from erasable.service.http.configuration import Configuration
 from erasable.service.http.envelope import caller_of, direct
 from erasable.service.http.problems import Refused
-from erasable.service.http.site import Eraser, Site, TheSite, needs, site_of, unique_keys
+from erasable.service.http.site import Eraser, Site, TheSite, needs, read_json, site_of
 from erasable.service.requests import Entry, State
 
 VERSION = "2.0"
 _LONGEST_BODY = 2**22  # a thousand of the longest identities, and as much again
 _UUID = r"^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$"
 RequestId = Annotated[str, Path(pattern=_UUID, description="UUID v4 in lower case.")]
+#: As RFC 3339 writes it, from 1970 on: pydantic by itself takes a number for seconds since then, also as a text.
+_MOMENT = r"(?:19[7-9]|2[0-9]{2})[0-9]-[0-9]{2}-[0-9]{2}[Tt][0-9:]{8}(?:\.[0-9]{1,9})?(?:[Zz]|[+-][0-9]{2}:[0-9]{2})"
+
+
+def _written_as(pattern: str) -> BeforeValidator:
+    def check(value: object) -> object:
+        if not (isinstance(value, str) and re.fullmatch(pattern, value)):
+            raise ValueError
+        return value
+
+    return BeforeValidator(check)
+
+
+Moment = Annotated[AwareDatetime, _written_as(_MOMENT)]
+Day = Annotated[date, _written_as("[0-9]{4}-[0-9]{2}-[0-9]{2}")]
 Name = Annotated[str | None, Query(max_length=200)]
 
 
@@ -65,7 +81,7 @@ class DataSubjectRequest(BaseModel):
     subject_request_id: str = Field(pattern=_UUID)
     subject_request_type: Literal["erasure", "access"]
     subject_identities: list[Identity] = Field(min_length=1, max_length=1000)
-    submitted_time: AwareDatetime
+    submitted_time: Moment
     api_version: str | None = Field(default=None, max_length=16)
     status_callback_urls: list[Annotated[str, Field(max_length=2048)]] = Field(default=[], max_length=16)
     extensions: dict[str, Any] | None = None
@@ -201,6 +217,16 @@ def rfc3339(time: datetime) -> str:
     return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def read_day(text: str, name: str) -> date:
+    """A day of a form or a body; ``Refused`` if it is not written as in RFC 3339."""
+    try:
+        if re.fullmatch("[0-9]{4}-[0-9]{2}-[0-9]{2}", text):
+            return date.fromisoformat(text)
+    except ValueError:
+        pass
+    raise Refused(400, f"{name} must be a day, such as 2026-01-31.")
+
+
 def status_of(entry: Entry, url: str) -> dict[str, Any]:
     """The body that reports the state of a request."""
     body = {
@@ -261,10 +287,7 @@ async def receive(request: Request) -> Response:
     body, site = await request.body(), site_of(request)
     if len(body) > _LONGEST_BODY:
         raise Refused(413, f"a request may have {_LONGEST_BODY:,} bytes.")
-    try:
-        json.loads(body, object_pairs_hook=unique_keys)
-    except (ValueError, RecursionError):
-        raise Refused(400, "body: is not JSON, or has a key twice") from None
+    read_json(body)
     asked = DataSubjectRequest.model_validate_json(body)
     identities = [
         site.service.identity(one.identity_type, one.identity_format, one.identity_value)

@@ -7,7 +7,6 @@ tensor of shape [n, d]. Missing cells are ``null``. The version of a model is th
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable
 from typing import Annotated, Any, Literal, TypeVar
@@ -30,7 +29,7 @@ from erasable.service.http.rows import (
     table_of_csv,
     table_of_records,
 )
-from erasable.service.http.site import Site, TheSite, needs, no_constant, site_of
+from erasable.service.http.site import Site, TheSite, needs, read_json, site_of
 from erasable.service.model_files import Snapshot
 
 _AT_ONCE = 64  # rows: predicted in the event loop, where a thread would cost more
@@ -44,6 +43,8 @@ T = TypeVar("T")
 
 class Tensor(BaseModel):
     """An input."""
+
+    model_config = ConfigDict(strict=True)  # a text is no number
 
     name: str = Field(max_length=200)
     shape: list[Annotated[int, Field(ge=0)]] = Field(min_length=1, max_length=2)
@@ -62,7 +63,7 @@ class RequestedOutput(BaseModel):
 class InferenceRequest(BaseModel):
     """Rows to predict."""
 
-    model_config = ConfigDict(extra="ignore", hide_input_in_errors=True)
+    model_config = ConfigDict(extra="ignore", hide_input_in_errors=True, strict=True)
 
     id: str | None = Field(default=None, max_length=200)
     parameters: dict[str, Any] | None = None
@@ -272,20 +273,20 @@ def _few(n: int, most: int) -> int:
 
 def _inferred(model: Model, body: bytes, most: int) -> tuple[InferenceRequest, Any, int]:
     """An inference request, its tensors as rows, and their number."""
-    asked = InferenceRequest.model_validate_json(body)
+    asked = InferenceRequest.model_validate(read_json(body))
     inputs = asked.inputs
     for one in inputs:
         _few(one.shape[0], most)
         if math.prod(one.shape) != len(_flat(one)):
             raise Refused(400, "a tensor has not as many entries as its shape says.")
-    names = columns_of(model)
+    names, entries = columns_of(model), _as_numbers if schema_of(model) is None else _flat
     if names is None or (len(inputs) == 1 and len(inputs[0].shape) == 2 and len(names) > 1):
         if len(inputs) != 1 or len(inputs[0].shape) != 2:
             raise Refused(400, "this model takes one tensor of shape [rows, columns].")
         n, d = inputs[0].shape
-        flat = _flat(inputs[0])
+        flat = entries(inputs[0])
         return asked, rows_of_numbers(model, [flat[i * d : (i + 1) * d] for i in range(n)]), n
-    table = {one.name: _flat(one) for one in inputs if len(one.shape) == 1 or one.shape[1] == 1}
+    table = {one.name: entries(one) for one in inputs if len(one.shape) == 1 or one.shape[1] == 1}
     if len(table) < len(inputs):
         raise Refused(400, "this model takes one tensor of shape [rows] for each column, all of other names.")
     return asked, rows_of_table(model, table), len(next(iter(table.values())))
@@ -293,9 +294,15 @@ def _inferred(model: Model, body: bytes, most: int) -> tuple[InferenceRequest, A
 
 def _flat(tensor: Tensor) -> list[Any]:
     """The entries in their order; rows may be nested lists."""
-    if tensor.data and all(isinstance(row, list) for row in tensor.data):
-        return [value for row in tensor.data for value in row]
-    return tensor.data
+    nested = tensor.data and all(isinstance(row, list) for row in tensor.data)
+    return [value for row in tensor.data for value in row] if nested else tensor.data
+
+
+def _as_numbers(tensor: Tensor) -> list[Any]:
+    """The entries for a model that takes numbers: truth values are 0 and 1 if the tensor is one of truth values."""
+    if tensor.datatype == "BOOL":
+        return [int(value) if isinstance(value, bool) else value for value in _flat(tensor)]
+    return _flat(tensor)
 
 
 def _csv(model: Model, body: bytes, most: int) -> tuple[Any, int, str]:
@@ -306,10 +313,7 @@ def _csv(model: Model, body: bytes, most: int) -> tuple[Any, int, str]:
 
 def _invoked(model: Model, body: bytes, most: int) -> tuple[Any, int, str]:
     """The body of an invocation as rows, their number, and the requested method."""
-    try:
-        asked = json.loads(body, parse_constant=no_constant)
-    except (ValueError, RecursionError) as error:
-        raise Refused(400, "the body is not JSON.") from error
+    asked = read_json(body)
     forms = ("dataframe_split", "dataframe_records", "instances", "inputs")
     if not isinstance(asked, dict) or sum(form in asked for form in forms) != 1:
         raise Refused(400, f"give an object with one of {', '.join(forms)}.")

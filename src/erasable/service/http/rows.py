@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import json
 import math
 import re
@@ -77,6 +78,8 @@ def rows_of_numbers(model: Model, rows: Any) -> Any:
             raise InputError(f"each row must have the {len(names)} columns of the model's schema, in its order.")
         return _encoded(model, {name: [row[j] for row in rows] for j, name in enumerate(names)})
     try:
+        if not {int, float}.issuperset(map(type, itertools.chain.from_iterable(rows))):
+            raise InputError("rows must be lists of numbers: a text or a truth value is none.")
         X = np.array(rows, dtype=np.float64)
     except (OverflowError, TypeError, ValueError) as error:
         raise InputError("rows must be lists of numbers, all of one length.") from error
@@ -134,7 +137,8 @@ def _cell(text: str) -> str | float | None:
         number = float(text)
     except ValueError:
         return text
-    return number if math.isfinite(number) else text
+    spelt_for_python = "_" in text or not text.isascii()  # 1_0 is no number in a table
+    return number if math.isfinite(number) and not spelt_for_python else text
 
 
 def predicted(

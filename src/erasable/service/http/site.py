@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 import time
 from collections.abc import Awaitable, Callable
@@ -206,6 +207,14 @@ def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         raise ValueError
     return found
+
+
+def read_json(body: bytes) -> Any:
+    """A body of JSON; ``Refused`` if it is none, or if an object has a key twice."""
+    try:
+        return json.loads(body, parse_constant=no_constant, object_pairs_hook=unique_keys)
+    except (ValueError, RecursionError):
+        raise Refused(400, "body: is not JSON, or has a key twice") from None
 
 
 TheSite = Annotated[Site, Depends(site_of)]
