@@ -47,7 +47,7 @@ CREATE TABLE receipts (
 ) WITHOUT ROWID;
 CREATE TABLE events (
     n INTEGER PRIMARY KEY, at INTEGER NOT NULL, what TEXT NOT NULL, who TEXT NOT NULL, request TEXT NOT NULL,
-    model TEXT NOT NULL
+    model TEXT NOT NULL, times INTEGER NOT NULL
 );
 CREATE INDEX by_time ON events (at);
 CREATE TABLE tombstones (n INTEGER PRIMARY KEY, text TEXT NOT NULL);
@@ -122,10 +122,11 @@ class Event:
     by: str  # the name of the token
     request_id: str = ""
     model: str = ""
+    times: int = 1  # how often it happened since the last such event, if it is counted: see ``Incidents``
 
-    def as_record(self) -> dict[str, str]:
+    def as_record(self) -> dict[str, Any]:
         """The record that the ledger keeps."""
-        of = {"of": self.request_id, "model": self.model}
+        of = {"of": self.request_id, "model": self.model, "times": self.times if self.times > 1 else None}
         return {"event": self.what, "at": self.at.isoformat(), "by": self.by, **{k: v for k, v in of.items() if v}}
 
 
@@ -138,7 +139,10 @@ class Trail:
 
 
 #: What the audit trail records. The ledger itself notes requests, cancellations and purges.
-DEEDS = ("sign-in", "sign-out", "request", "cancel", "look-up", "download", "verification", "export", "purge")
+DEEDS = (
+    *("sign-in", "sign-out", "request", "cancel", "look-up", "download", "verification", "export", "purge"),
+    *("sign-in-failed", "scope-refused", "token-made", "token-revoked", "vouch", "trust-clock"),
+)
 
 
 class Index:
@@ -288,9 +292,12 @@ class Index:
     def add_events(self, events: Iterable[Mapping[str, Any]]) -> None:
         """Take in records of events."""
         self._put_all(
-            "INSERT INTO events (at, what, who, request, model) VALUES (?, ?, ?, ?, ?)",
+            "INSERT INTO events (at, what, who, request, model, times) VALUES (?, ?, ?, ?, ?, ?)",
             [
-                (_number(datetime.fromisoformat(e["at"])), e["event"], e["by"], e.get("of", ""), e.get("model", ""))
+                (
+                    _number(datetime.fromisoformat(e["at"])),
+                    *(e["event"], e["by"], e.get("of", ""), e.get("model", ""), e.get("times", 1)),
+                )
                 for e in events
             ],
         )
@@ -307,8 +314,9 @@ class Index:
         filed = noted.replace("what =", "'request' =").replace("who =", "controller =")
         page: dict[str, Any] = given | {"limit": max(1, min(limit, _MOST)), "skip": max(0, skip)}
         found = self._ask(
-            f"SELECT at, what, who, request, model FROM events WHERE {noted} UNION ALL SELECT received, 'request', "
-            f"controller, request, '' FROM entries WHERE {filed} ORDER BY 1 DESC LIMIT :limit OFFSET :skip",
+            f"SELECT at, what, who, request, model, times FROM events WHERE {noted} UNION ALL "
+            f"SELECT received, 'request', controller, request, '', 1 FROM entries WHERE {filed} "
+            "ORDER BY 1 DESC LIMIT :limit OFFSET :skip",
             page,
         )
         counts = f"(SELECT count(*) FROM events WHERE {noted}) + (SELECT count(*) FROM entries WHERE {filed})"

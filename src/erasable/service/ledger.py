@@ -276,8 +276,12 @@ class Ledger:
         """Add an event to the audit trail, durably: one of ``DEEDS`` that a token did. It must name no person."""
         if what not in DEEDS:
             raise InputError(f"an event must be one of {', '.join(DEEDS)}.")
+        self.note_each([Event(self._clock(), what, by, request_id, model)])
+
+    def note_each(self, events: Iterable[Event]) -> None:
+        """Add events to the audit trail, durably, with one fsync."""
         with self._past_lock:
-            self._append([Event(self._clock(), what, by, request_id, model).as_record()])
+            self._append([event.as_record() for event in events])
 
     def trail(self, what: str = "", by: str = "", request_id: str = "", limit: int = 100, skip: int = 0) -> Trail:
         """A page of the audit trail: the events of a kind, a token or a request, or all; the newest first."""

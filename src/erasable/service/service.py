@@ -24,6 +24,7 @@ from erasable.errors import (
     ConflictError,
     ErasableError,
     InputError,
+    StoreError,
     UnknownOutcomeError,
     UnknownRequestError,
     UnsignedError,
@@ -33,6 +34,7 @@ from erasable.models.files import locked_model
 from erasable.models.reports import LearnReport, VerifyReport
 from erasable.operations.evidence import evidence_page
 from erasable.operations.verify import verify_file
+from erasable.service.incidents import Incidents
 from erasable.service.ledger import Ledger
 from erasable.service.lineage import Erased
 from erasable.service.model_files import (
@@ -54,6 +56,7 @@ from erasable.service.purges import WatchedClock, elapsed
 from erasable.service.requests import Case, Entry, Filing, Identity, Kind
 from erasable.service.settings import Settings
 from erasable.service.suppression import Suppressed, SuppressionList
+from erasable.service.tokens import TokenWatch
 from erasable.service.worker import Callbacks, PeriodicThread, Send, Worker
 from erasable.store import doubt_about_blocks
 
@@ -114,6 +117,8 @@ class ErasureService:
         Use three child processes with a low priority: one changes models and keeps them in its memory, one reads
         tables and files, one verifies. Predictions then do not wait for them. By default all happens in this process,
         which gives the same results and starts sooner.
+    tokens : str or path, optional
+        The file of tokens: those that are made and revoked are events of the audit trail.
     clock, elapsed, draw : callables, optional
         The time in UTC, a monotonic time in seconds, and random versions of snapshots.
 
@@ -151,6 +156,7 @@ class ErasureService:
         send: Send | None = None,
         suppression: SuppressionList | None = None,
         processes: bool = False,
+        tokens: str | os.PathLike[str] | None = None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         elapsed: Callable[[], float] = elapsed,
         draw: Callable[[], str] = lambda: secrets.token_hex(8),
@@ -177,6 +183,8 @@ class ErasureService:
         self.settings = settings or Settings()
         self._send, self._suppression, self._clock, self._elapsed = send, suppression, clock, elapsed
         self._snapshots = Snapshots(self._files, draw)
+        self._token_watch = None if tokens is None else TokenWatch(tokens, os.path.join(self._folder, "tokens-noted"))
+        self.incidents = Incidents(lambda events: self.ledger.note_each(events), clock, elapsed)
         self._verifications: dict[str, Verification] = {}
         self._verifying = threading.Lock()  # guards the mapping
         self._ledger: Ledger | None = None
@@ -231,6 +239,9 @@ class ErasureService:
         self._agreed_spelling()  # raises if the models contradict each other
         ledger = Ledger(self._folder, self._operator_key, self.settings, self._clock)
         self._ledger, self._resumed = ledger, ledger.waiting
+        for what, stated in (("vouch", self.settings.vouch), ("trust-clock", self.settings.trust_clock)):
+            if stated:  # before it has an effect
+                ledger.note(what, "(settings)")
         clock_file, trusted = os.path.join(self._folder, "clock"), self.settings.trust_clock
         self._watched = WatchedClock(clock_file, self._clock, self._elapsed, ledger.newest, trusted=trusted)
         if self._suppression is not None:
@@ -261,6 +272,7 @@ class ErasureService:
             PeriodicThread("tell", max(tick, 1.0), self.callbacks.tell),
             self._comparing,
             PeriodicThread("purge", _PURGES, self._purge_old),
+            PeriodicThread("note", max(tick, 1.0), self.note_incidents),
         ]
 
     def _compare(self) -> None:
@@ -302,6 +314,8 @@ class ErasureService:
                     thread.once()
             late.cancel()
             self._end_processes()
+            with suppress(ErasableError):
+                self.incidents.flush(at_once=True)
             with self.worker.changing():
                 self._ledger = None
                 ledger.close()
@@ -379,6 +393,19 @@ class ErasureService:
     def note(self, what: str, by: str, request_id: str = "", model: str = "") -> None:
         """See ``Ledger.note``: call it before a token gets what it asked for."""
         self.ledger.note(what, by, request_id.lower(), model)  # pages take ids in any case
+
+    def note_or_count(self, what: str, by: str) -> None:
+        """Note an event that must not be refused: if it cannot be written, it is counted and written later."""
+        try:
+            self.note(what, by)
+        except StoreError:
+            self.incidents.add(what, by)
+
+    def note_incidents(self) -> None:
+        """Write what was counted, and which tokens were made and revoked since the last call."""
+        self.incidents.flush()
+        if self._token_watch is not None:
+            self._token_watch.look(self.note)
 
     def receipts(self, request_id: str, controller: str = "", others: bool = True) -> dict[str, str] | None:
         """See ``Ledger.receipts``; a request as in ``Ledger.entry``."""

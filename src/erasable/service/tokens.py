@@ -13,6 +13,7 @@ import os
 import re
 import secrets
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -117,15 +118,49 @@ class TokenFile:
         return None if found is None or (found.expires is not None and found.expires <= self._clock()) else found
 
     def _read_again(self) -> None:
-        try:
-            facts = os.stat(self._path)
-        except FileNotFoundError:
-            self._read_facts, self._tokens = None, []
-            return
-        now = (facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns)
+        now = _facts_of(self._path)
         if now != self._read_facts:
-            self._tokens = list_tokens(self._path)
+            self._tokens = list_tokens(self._path) if now else []
             self._read_facts = now
+
+
+class TokenWatch:
+    """Which tokens were made and revoked since the last look, also while the service was not running.
+
+    A copy of the file of tokens, at ``noted``, has those whose making is in the audit trail.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], noted: str | os.PathLike[str]) -> None:
+        self._path, self._noted = os.path.abspath(path), noted
+        self._looked_at: tuple[int, ...] | None = None
+
+    def look(self, note: Callable[[str, str], None]) -> None:
+        """Call ``note`` with ``token-made`` or ``token-revoked`` and the name, for each change."""
+        facts = _facts_of(self._path)
+        if facts == self._looked_at:
+            return
+        now = list_tokens(self._path) if facts else []
+        with locked(self._noted) as writer:
+            before: list[Token] = []
+            with suppress(StateFormatError):  # events that repeat are better than none
+                before = writer.read(_parsed, limit=_LARGEST) if writer.exists() else []
+            for what, left, right in (("token-revoked", before, now), ("token-made", now, before)):
+                known = {token.hash for token in right}
+                for token in left:
+                    if token.hash not in known:
+                        note(what, token.name)
+            if before != now:
+                writer.replace([_text(now)])
+        self._looked_at = facts
+
+
+def _facts_of(path: str) -> tuple[int, ...]:
+    """What changes whenever a file is replaced; empty if it does not exist."""
+    try:
+        facts = os.stat(path)
+    except FileNotFoundError:
+        return ()
+    return facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns
 
 
 def _hash(text: str) -> str:

@@ -88,6 +88,7 @@ def site(tmp_path_factory, rsa_files):
         public_url="https://erasable.example",
         processor_domain="erasable.example",
         allowed_hosts=("service.internal",),
+        failed_sign_ins=10_000,
         body_bytes=2**20,
         rows=1000,
         deadline=PATIENCE,

@@ -97,6 +97,7 @@ class Noted(BaseModel):
     by: str
     request_id: str
     model: str
+    times: int
 
 
 class Learnt(BaseModel):

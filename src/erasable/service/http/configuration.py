@@ -52,6 +52,7 @@ class Configuration:
     head_seconds: float = 10.0  # until a head is complete
     rate: float = 1000.0  # requests a second for each token
     burst: int = 2000  # requests at once
+    failed_sign_ins: int = 20  # of an address, before it has to wait for the next one
     deadline: float = 30.0  # seconds until a request is given up
     drain: float = 30.0  # seconds to finish accepted requests when it stops
     service: Settings = field(default_factory=Settings)
@@ -61,6 +62,7 @@ class Configuration:
             if (getattr(self, first) is None) != (getattr(self, second) is None):
                 raise ConfigurationError(f"{first} and {second} belong together: give both, or neither.")
         positive = "body_bytes rows connections connections_each head_bytes head_seconds rate burst deadline drain"
+        positive += " failed_sign_ins"
         if wrong := [name for name in positive.split() if not getattr(self, name) > 0]:
             raise ConfigurationError(f"{', '.join(wrong)} must be positive.")
         try:

@@ -23,7 +23,7 @@ from erasable.service.http.cases import csv_file, rows_of
 from erasable.service.http.opendsr import rfc3339
 from erasable.service.http.packs import download, evidence_of
 from erasable.service.http.problems import Refused
-from erasable.service.http.site import TheSite, site_of
+from erasable.service.http.site import TheSite, site_of, source_of
 from erasable.service.http.viewer import COOKIE, AnyViewer, Auditor, Follower, OwnForm, SignIn, Viewer, login_form, page
 from erasable.service.index import DEEDS, Query
 from erasable.service.service import ErasureService
@@ -143,11 +143,11 @@ def trail_export(viewer: Auditor) -> Response:
             if total is not None and found.total > total:  # events were added in front of this page
                 skip += found.total - total
             else:
-                yield [[rfc3339(e.at), e.what, e.by, e.request_id, e.model] for e in found.events]
+                yield [[rfc3339(e.at), e.what, e.by, e.request_id, e.model, e.times] for e in found.events]
                 skip += len(found.events)
             total = found.total
 
-    return csv_file(blocks, "at,what,token,request,model", "trail")
+    return csv_file(blocks, "at,what,token,request,model,times", "trail")
 
 
 @router.get("/login")
@@ -157,16 +157,16 @@ async def login_page() -> Response:
 
 
 @router.post("/login")
-async def login(site: TheSite, form: Annotated[Mapping[str, str], Depends(login_form)]) -> Response:
+async def login(request: Request, site: TheSite, form: Annotated[Mapping[str, str], Depends(login_form)]) -> Response:
     """Sign in."""
     try:
-        name, seconds = site.sign_in(form.get("token", "").strip())
+        name, seconds = site.sign_in(form.get("token", "").strip(), source_of(request))
     except Refused as refused:
         invalid = "This is no valid token, or it was revoked. Ask the operator for a new one."
         problem = invalid if refused.status == 401 else refused.detail
         return page("login.html", refused.status, refused.headers, problem=problem)
     if (session := site.session(name)) is not None:
-        await run_in_threadpool(site.service.note, "sign-in", session[1].name)
+        await run_in_threadpool(site.service.note_or_count, "sign-in", session[1].name)
     answer = RedirectResponse("/", 303)
     secure = site.configuration.url.startswith("https")
     answer.set_cookie(COOKIE, name, max_age=seconds, httponly=True, samesite="strict", secure=secure)
@@ -176,7 +176,7 @@ async def login(site: TheSite, form: Annotated[Mapping[str, str], Depends(login_
 @router.post("/logout")
 async def logout(viewer: AnyViewer, form: OwnForm) -> Response:
     """Sign out."""
-    await run_in_threadpool(viewer.site.service.note, "sign-out", viewer.token.name)
+    await run_in_threadpool(viewer.site.service.note_or_count, "sign-out", viewer.token.name)
     viewer.site.sign_out(viewer.request.cookies.get(COOKIE, ""))
     answer = RedirectResponse("/login", 303)
     answer.delete_cookie(COOKIE)

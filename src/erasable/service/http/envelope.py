@@ -24,7 +24,7 @@ from starlette.routing import Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from erasable.service.http.problems import Refused
-from erasable.service.http.site import site_of
+from erasable.service.http.site import site_of, source_of
 from erasable.service.tokens import Token
 
 log = logging.getLogger("erasable.service")
@@ -63,7 +63,8 @@ class DirectRoute(APIRoute):
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive, send)
         kind, _, token = request.headers.get("Authorization", "").partition(" ")
-        scope["caller"] = site_of(request).admit(token.strip() if kind.lower() == "bearer" else "", *self.scopes)
+        text = token.strip() if kind.lower() == "bearer" else ""
+        scope["caller"] = site_of(request).admit(text, source_of(request), *self.scopes)
         answer: Response = await self.endpoint(request, **scope["path_params"])
         await answer(scope, receive, send)
 

@@ -109,6 +109,7 @@ def made_of(configuration: Configuration) -> tuple[ErasureService, TokenFile, Si
         send=None if signer is None else callbacks(signer, configuration),
         suppression=None if listed is None else SuppressionList(listed, operator),
         processes=True,
+        tokens=folder / TOKENS,
     )
     return service, TokenFile(folder / TOKENS), signer
 

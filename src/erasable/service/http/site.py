@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 import secrets
 import time
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     from erasable.service.http.opendsr import Signer
 
 _LONGEST_NAMED = 10_000  # tokens whose rate is known at a time
+_LONGEST_WAIT, _FORGIVEN = 900.0, 3600.0  # seconds between two failed sign-ins, and until they are forgotten
 _LEARNING = 2  # at once, one of which reads: those that wait for it take no thread from erasures
 _SESSION_SECONDS = 8 * 3600.0
 _MOST_SESSIONS, _MOST_SESSIONS_EACH = 1000, 20
@@ -58,6 +62,43 @@ class Rates:
             self._left.clear()
         self._left[name] = (left - 1, now)
         return 0.0
+
+
+class FailedSignIns:
+    """How long each source has to wait after sending texts that are no tokens: a few are free, then ever longer.
+
+    Valid tokens are accepted meanwhile. Nobody can guess one, and so a stranger behind the same address, or the same
+    proxy, locks nobody out.
+    """
+
+    def __init__(self, free: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._free, self._clock = free, clock
+        self._counts: OrderedDict[str, tuple[int, float]] = OrderedDict()
+
+    def add(self, source: str) -> float:
+        """Count a failure and return zero, or return the seconds that are left to wait."""
+        now = self._clock()
+        count, until = self._counts.pop(source, (0, now))
+        if now < until:
+            self._counts[source] = (count, until)
+            return until - now
+        count = 1 if now - until > _FORGIVEN else count + 1
+        # 2.0 ** 1024 would overflow.
+        wait = min(2.0 ** min(count - self._free, 30), _LONGEST_WAIT) if count >= self._free else 0.0
+        self._counts[source] = (count, now + wait)
+        if len(self._counts) > _LONGEST_NAMED:
+            self._counts.popitem(last=False)
+        return 0.0
+
+
+def source_of(request: Request) -> str:
+    """The address that a request came from; a network of 2^64 IPv6 addresses counts as one."""
+    try:
+        client = ip_address(request.client.host if request.client else "")
+    except ValueError:
+        return ""
+    client = getattr(client, "ipv4_mapped", None) or client
+    return str(client) if client.version == 4 else str(ip_network((client, 64), strict=False))
 
 
 @dataclass
@@ -115,6 +156,7 @@ class Site:
         self.service, self.tokens, self.configuration, self._signer = service, tokens, configuration, signer
         self.files: dict[str, Path] = configuration.model_files()
         self.metrics, self.rates = Metrics(), Rates(configuration.rate, configuration.burst)
+        self.failures = FailedSignIns(configuration.failed_sign_ins)
         self.learning = CapacityLimiter(_LEARNING)
         self._sessions: dict[str, Session] = {}
 
@@ -124,25 +166,48 @@ class Site:
         assert self._signer is not None
         return self._signer
 
-    def admit(self, token: str, *scopes: str) -> Token:
+    def admit(self, token: str, source: str, *scopes: str) -> Token:
         """The record of a token that has one of these scopes, or any scope if none is named.
 
-        Raises ``Refused``: 401 without a token, 403 without the scope, 429 beyond the rate.
+        Raises ``Refused``: 401 without a valid token, 403 without the scope, 429 beyond the rate, or if the source has
+        sent too many texts that are no tokens. The last is looked at after the token, in the same way for all texts.
         """
         known = self.tokens.of(token)
         if known is None:
+            self._note_failure(token, source)
             raise Refused(401, "a valid bearer token is required.", {"WWW-Authenticate": "Bearer"})
         self.count(known)
-        return check_scopes(known, *scopes)
+        return self.check_scopes(known, *scopes)
+
+    def _note_failure(self, token: str, source: str) -> None:
+        """Count a text that is no token; ``Refused`` with 429 if the source has to wait. None at all is no attempt."""
+        if not token:
+            return
+        self.service.incidents.add("sign-in-failed")
+        if wait := self.failures.add(source):
+            seconds = math.ceil(wait)
+            raise Refused(
+                429,
+                f"too many invalid tokens came from this address: try again in {seconds} seconds. A valid token is "
+                "accepted meanwhile.",
+                {"Retry-After": str(seconds)},
+            )
+
+    def check_scopes(self, token: Token, *scopes: str) -> Token:
+        """The token; ``Refused`` if it has none of these scopes, which the audit trail counts."""
+        if scopes and set(token.scopes).isdisjoint(scopes):
+            self.service.incidents.add("scope-refused", token.name)
+            raise Refused(403, f"this token lacks the scope {' or '.join(scopes)}.")
+        return token
 
     def count(self, token: Token) -> None:
         """Count a request with this token; ``Refused`` with 429 beyond the rate."""
         if wait := self.rates.take(token.name):
             raise Refused(429, "too many requests with this token: slow down.", {"Retry-After": str(1 + int(wait))})
 
-    def sign_in(self, text: str) -> tuple[str, int]:
+    def sign_in(self, text: str, source: str) -> tuple[str, int]:
         """The name of a new session and its seconds; ``Refused`` for an invalid token."""
-        token, now = self.admit(text), time.monotonic()
+        token, now = self.admit(text, source), time.monotonic()
         self._sessions = {name: one for name, one in self._sessions.items() if one.until > now}
         own = [name for name, one in self._sessions.items() if one.hash == token.hash]
         for name in own[: len(own) + 1 - _MOST_SESSIONS_EACH]:  # the oldest
@@ -172,13 +237,6 @@ class Site:
         return self.service.snapshot(name if name is not None else self.service.models[0]).name
 
 
-def check_scopes(token: Token, *scopes: str) -> Token:
-    """The token; ``Refused`` if it has none of these scopes."""
-    if scopes and set(token.scopes).isdisjoint(scopes):
-        raise Refused(403, f"this token lacks the scope {' or '.join(scopes)}.")
-    return token
-
-
 def site_of(request: Request) -> Site:
     """The site of the application that a request came to."""
     site: Site = request.app.state.site
@@ -191,7 +249,8 @@ def needs(*scopes: str) -> Callable[..., Awaitable[Token]]:
     async def caller(
         request: Request, given: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
     ) -> Token:
-        return site_of(request).admit(given.credentials if given is not None else "", *scopes)
+        text = given.credentials if given is not None else ""
+        return site_of(request).admit(text, source_of(request), *scopes)
 
     return caller
 

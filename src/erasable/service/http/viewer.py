@@ -15,7 +15,7 @@ from erasable.pages import render
 from erasable.service.http.api import Filed
 from erasable.service.http.envelope import waiting_of
 from erasable.service.http.problems import Refused
-from erasable.service.http.site import Session, Site, TheSite, check_scopes, site_of
+from erasable.service.http.site import Session, Site, TheSite, site_of
 from erasable.service.requests import Entry
 from erasable.service.tokens import Token
 
@@ -92,7 +92,7 @@ def _viewer(*scopes: str) -> Callable[[Viewer], Viewer]:
     """A dependency: the viewer, whose token has one of these scopes."""
 
     def viewer(viewer: AnyViewer) -> Viewer:
-        check_scopes(viewer.token, *scopes)
+        viewer.site.check_scopes(viewer.token, *scopes)
         return viewer
 
     return viewer
