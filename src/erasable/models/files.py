@@ -284,12 +284,15 @@ def read_kernel(meta: dict[str, Any], head: Buffer, function: Any) -> State:
 
 
 @contextmanager
-def locked_model(path: str | os.PathLike[str], timeout: float | None = None) -> Iterator[Writer]:
+def locked_model(
+    path: str | os.PathLike[str], timeout: float | None = None, *, managed_as: str | None = None
+) -> Iterator[Writer]:
     """The only writer of a model file while the block runs: every program that may change one comes by here.
 
-    Leftovers of interrupted changes are erased first, and fitted learners next to the file that belong to no file.
+    Leftovers of interrupted changes are erased first, and fitted learners next to the file that belong to no file. A
+    file that a program manages is refused, unless ``managed_as`` is the identity in its mark.
     """
-    with locked(path, parts_of=shards_of, timeout=timeout) as writer:
+    with locked(path, parts_of=shards_of, timeout=timeout, managed_as=managed_as) as writer:
         erase_orphans(writer.path)
         yield writer
 

@@ -110,6 +110,8 @@ class ModelFile:
     rewrite_unchanged : bool, default=False
         Rewrite the file even if a request names nothing that is stored, so that neither the duration nor the time
         stamp of the file reveals it.
+    managed_as : str, optional
+        The id of the mark that this program has set at the file; see ``erasable.store.set_mark``.
     announce : callable, optional
         Called before ``forget`` or ``learn`` replaces the file, under its lock, with the checksum in its header (empty
         for a new file) and that of the new file. If it raises, the file is unchanged.
@@ -140,8 +142,10 @@ class ModelFile:
         after_only: bool = False,
         verify_first: bool = True,
         rewrite_unchanged: bool = False,
+        managed_as: str | None = None,
         announce: Callable[[str, str], None] | None = None,
     ) -> None:
+        self._managed_as = managed_as
         self.path = os.fspath(path)
         self._like = like
         self._key, self._after_only, self._verify_first = key, after_only, verify_first
@@ -476,7 +480,7 @@ class ModelFile:
         return make_receipt(self._key, receipt)
 
     def _locked(self) -> AbstractContextManager[Writer]:
-        return locked_model(self.path, self._queue.time_left())
+        return locked_model(self.path, self._queue.time_left(), managed_as=self._managed_as)
 
 
 class ModelCache:

@@ -69,15 +69,18 @@ class ServedFile:
     """A model file, changed by one process and verified by another.
 
     ``announce`` is called in this process with the checksums of the old and the new file before a file is replaced, and
-    with ``erases``: whether rows are forgotten or learnt.
+    with ``erases``: whether rows are forgotten or learnt. ``mark`` is the id of the service's mark at the file.
     """
 
-    def __init__(self, path: str, writer: Caller, verifier: Caller, announce: Callable[..., None]) -> None:
+    def __init__(
+        self, path: str, writer: Caller, verifier: Caller, announce: Callable[..., None], mark: str | None = None
+    ) -> None:
         self.path, self._writer, self._verifier, self._announce = path, writer, verifier, announce
+        self._place = path, mark
 
     def forget_together(self, requests: Iterable[Request]) -> None:
         """See ``ModelFile.forget_together``."""
-        self._writer(_forget, self.path, list(requests), progress=partial(self._announce, erases=True))
+        self._writer(_forget, self._place, list(requests), progress=partial(self._announce, erases=True))
 
     def learn(self, blocks: list[Any], stop: Callable[[], None], **options: Any) -> LearnReport:
         """See ``ModelFile.learn``; blocks may be packed. If ``stop`` raises, the model is as it was."""
@@ -88,11 +91,11 @@ class ServedFile:
             else:
                 stop()
 
-        return self._writer(_learn, self.path, blocks, options, progress=progress, again=False)
+        return self._writer(_learn, self._place, blocks, options, progress=progress, again=False)
 
     def predictor(self) -> Model:
         """See ``ModelFile.predictor``."""
-        return self._writer(_predictor, self.path)
+        return self._writer(_predictor, self._place)
 
     def verify(self, named: Sequence[Sequence[Identity]], listed: SuppressionList | None) -> VerifiedState:
         """Verify the file; see ``verified``."""
@@ -103,26 +106,31 @@ class ServedFile:
         return checksum_at(self.path)
 
 
+#: The path of a model, and the id of the service's mark at it.
+MarkedPath = tuple[str, str | None]
+
+
 @cache
-def opened(path: str) -> ModelFile:
+def opened(place: MarkedPath) -> ModelFile:
     """The file as a service changes it: always the same object, which keeps the model."""
-    return ModelFile(path, timeout=PATIENCE, rewrite_unchanged=True)
+    path, mark = place
+    return ModelFile(path, timeout=PATIENCE, rewrite_unchanged=True, managed_as=mark)
 
 
-def load_all(paths: list[str]) -> None:
+def load_all(places: list[MarkedPath]) -> None:
     """Load the models before the first request for them."""
-    for path in paths:
-        _predictor(path)
+    for place in places:
+        _predictor(place)
 
 
-def _forget(path: str, requests: list[Request], progress: Callable[[str, str], None]) -> None:
+def _forget(place: MarkedPath, requests: list[Request], progress: Callable[[str, str], None]) -> None:
     """``ModelFile.forget_together``; its reports stay in this process."""
-    file = opened(path)
+    file = opened(place)
     file.announce = progress
     file.forget_together(requests)
 
 
-def _learn(path: str, blocks: list[Any], options: dict[str, Any], progress: Callable[..., None]) -> LearnReport:
+def _learn(place: MarkedPath, blocks: list[Any], options: dict[str, Any], progress: Callable[..., None]) -> LearnReport:
     """``ModelFile.learn``; the list is emptied, so that no block is in memory twice.
 
     ``progress`` is called with two checksums before the file is replaced, and without arguments in between.
@@ -131,13 +139,13 @@ def _learn(path: str, blocks: list[Any], options: dict[str, Any], progress: Call
     while blocks:
         block = blocks.pop(0)
         rows.append(block.opened() if isinstance(block, Packed) else block)
-    file = opened(path)
+    file = opened(place)
     file.announce = progress
     return file.learn(rows, progress=lambda _: progress(), **options)
 
 
-def _predictor(path: str) -> Model:
-    return opened(path).predictor()[0]
+def _predictor(place: MarkedPath) -> Model:
+    return opened(place).predictor()[0]
 
 
 def read_predictor(path: str) -> Model:

@@ -58,7 +58,7 @@ from erasable.service.settings import Settings
 from erasable.service.suppression import Suppressed, SuppressionList
 from erasable.service.tokens import TokenWatch
 from erasable.service.worker import Callbacks, PeriodicThread, Send, Worker
-from erasable.store import doubt_about_blocks
+from erasable.store import HeldMark, Mark, doubt_about_blocks, set_mark
 
 T = TypeVar("T")
 
@@ -119,6 +119,9 @@ class ErasureService:
         which gives the same results and starts sooner.
     tokens : str or path, optional
         The file of tokens: those that are made and revoked are events of the audit trail.
+    managed_at : str, optional
+        The address of this service. If it is given, the models are marked while the service runs: other programs then
+        refuse to change them and name the command that files a request. A second service does not start.
     clock, elapsed, draw : callables, optional
         The time in UTC, a monotonic time in seconds, and random versions of snapshots.
 
@@ -157,6 +160,7 @@ class ErasureService:
         suppression: SuppressionList | None = None,
         processes: bool = False,
         tokens: str | os.PathLike[str] | None = None,
+        managed_at: str | None = None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         elapsed: Callable[[], float] = elapsed,
         draw: Callable[[], str] = lambda: secrets.token_hex(8),
@@ -166,17 +170,19 @@ class ErasureService:
         if len(operator_key) < _SHORTEST_KEY:
             raise ConfigurationError(f"the operator's key must have at least {_SHORTEST_KEY} bytes.")
         paths = {name: os.path.abspath(path) for name, path in models.items()}
+        self._managed_at, self._marks = managed_at, list[HeldMark]()
+        self._mark_id = None if managed_at is None else secrets.token_hex(8)
         self._writer: Caller = call_here
         self._reader: Caller = call_here
         self._verifier: Caller = call_here
         self._processes: list[ChildProcess] = []
         if processes:
-            writer = ChildProcess(_WRITER_NICENESS, (load_all, [*paths.values()]))
+            writer = ChildProcess(_WRITER_NICENESS, (load_all, [(path, self._mark_id) for path in paths.values()]))
             reader, verifier = ChildProcess(_READER_NICENESS), ChildProcess(_VERIFIER_NICENESS)
             self._writer, self._reader, self._verifier = writer, reader, verifier
             self._processes = [writer, reader, verifier]
         self._files = {
-            name: ServedFile(path, self._writer, self._verifier, partial(self._announce, name))
+            name: ServedFile(path, self._writer, self._verifier, partial(self._announce, name), self._mark_id)
             for name, path in paths.items()
         }
         self._folder, self._signer, self._operator_key = os.path.abspath(folder), signer, operator_key
@@ -224,6 +230,7 @@ class ErasureService:
                 ledger, self._ledger = self._ledger, None
                 if ledger is not None:
                     ledger.close()
+                self._remove_marks()
                 raise
             if threads:
                 for thread in self._threads:
@@ -232,8 +239,9 @@ class ErasureService:
         return self.health()
 
     def _recover(self) -> None:
+        self._set_marks()
         for file in self._files.values():
-            with locked_model(file.path, PATIENCE):
+            with locked_model(file.path, PATIENCE, managed_as=self._mark_id):
                 pass  # taking the lock erases what an interrupted change or a renamed model left behind
         self._snapshots.refresh(lambda file: read_predictor(file.path))  # the writer has not started yet
         self._agreed_spelling()  # raises if the models contradict each other
@@ -319,6 +327,20 @@ class ErasureService:
             with self.worker.changing():
                 self._ledger = None
                 ledger.close()
+            self._remove_marks()
+
+    def _set_marks(self) -> None:
+        """Mark the models, so that other programs ask this service; a change that they have begun goes on."""
+        if self._managed_at is None or self._mark_id is None:
+            return
+        command = f"erasable request --url {self._managed_at} --token-file TOKEN --file LIST"
+        mark = Mark("erasable serve", self._managed_at, command, self._mark_id)
+        for file in self._files.values():
+            self._marks.append(set_mark(file.path, mark))
+
+    def _remove_marks(self) -> None:
+        while self._marks:
+            self._marks.pop().remove()
 
     def _end_processes(self) -> None:
         for process in self._processes:

@@ -30,6 +30,7 @@ from erasable.store._caches import erase_cache, read_cache, write_cache
 from erasable.store._disk import REAL_DISK, Disk, check_mode, check_private, doubt_about_blocks
 from erasable.store._files import LIMIT as LARGEST
 from erasable.store._files import Fetch, Parse, PartsOf, SideFiles, check_timeout, side_files
+from erasable.store._marks import HeldMark, Mark, set_mark
 from erasable.store._texts import half_written, replaced_text, write_text
 from erasable.store._writing import PRIVATE, Writer, locked, read
 
@@ -40,7 +41,9 @@ __all__ = [
     "Contents",
     "Disk",
     "Fetch",
+    "HeldMark",
     "Journal",
+    "Mark",
     "Parse",
     "PartsOf",
     "Position",
@@ -61,6 +64,7 @@ __all__ = [
     "read_record",
     "replaced_text",
     "rewrite_journal",
+    "set_mark",
     "side_files",
     "write_cache",
     "write_text",

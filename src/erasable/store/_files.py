@@ -42,6 +42,7 @@ class SideFiles(NamedTuple):
     new: Path
     old: Path
     parts: Path
+    mark: Path
 
 
 def side_files(path: str | os.PathLike[str]) -> SideFiles:
@@ -49,12 +50,13 @@ def side_files(path: str | os.PathLike[str]) -> SideFiles:
 
     ``lock`` is empty and stays as long as the model exists. ``new`` (being written) and ``old`` (being erased) exist
     only during a change, or after one that was interrupted. ``parts`` is a folder that only very large models have.
+    ``mark`` says which program manages the file.
 
     Examples
     --------
     >>> from erasable import store
     >>> [p.name for p in store.side_files("models/m.erasable")]
-    ['.m.erasable.lock', '.m.erasable.new', '.m.erasable.old', '.m.erasable.parts']
+    ['.m.erasable.lock', '.m.erasable.new', '.m.erasable.old', '.m.erasable.parts', '.m.erasable.mark']
     """
     where = Path(path)
     return SideFiles(*(where.with_name(f".{where.name}.{what}") for what in SideFiles._fields))
@@ -73,7 +75,7 @@ class Place:
         if not name:
             raise refusal(f"{self.head} is a folder: give the path of a file.", errno.EISDIR)
         self.disk = disk
-        self.lock, self.new, self.old, self.parts = (str(p) for p in side_files(self.head))
+        self.lock, self.new, self.old, self.parts, self.mark = (str(p) for p in side_files(self.head))
 
     def part(self, name: str) -> str:
         """Return the path of a part; refused unless its name is 64 hexadecimal digits, which no other path is."""

@@ -54,6 +54,7 @@ from erasable.store._files import (
     refuse_other_names,
     write_fully,
 )
+from erasable.store._marks import refuse_managed
 
 Pieces = Iterable[bytes | bytearray | memoryview]
 
@@ -439,6 +440,7 @@ def locked(
     *,
     parts_of: PartsOf | None = None,
     timeout: float | None = None,
+    managed_as: str | None = None,
     disk: Disk = REAL_DISK,
 ) -> Iterator[Writer]:
     """Return the only writer of ``path`` while the block runs; leftovers of an interrupted change are erased first.
@@ -451,6 +453,8 @@ def locked(
         The names of the parts that a head (bytes) refers to. Without it, parts on disk are left alone on entry.
     timeout : float, optional
         Seconds to wait for another writer; by default without limit.
+    managed_as : str, optional
+        The ``id`` of the mark of the program that manages the file, if it is this one: see ``set_mark``.
     disk : Disk
         The system calls to use.
 
@@ -459,7 +463,7 @@ def locked(
     BusyError
         When another writer held the lock for longer than ``timeout``.
     StoreError
-        When the path cannot be written; the message states why. Nothing was changed.
+        When the path cannot be written, or another program manages it; the message states why. Nothing was changed.
 
     Examples
     --------
@@ -476,8 +480,11 @@ def locked(
     place = Place(path, disk)
     with explained("write", place.head, "Nothing was changed."):
         place.check_writable_kind()
+        refuse_managed(place, managed_as)
     owner = os.getpid()
     with holding_lock(place, timeout):
+        with explained("write", place.head, "Nothing was changed."):
+            refuse_managed(place, managed_as)  # it may have been marked while this writer waited
         with explained("clean up after an interrupted change of", place.head, "What it holds was not touched."):
             recover(place, parts_of)
         writer = Writer(place, parts_of)

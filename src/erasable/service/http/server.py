@@ -110,6 +110,7 @@ def made_of(configuration: Configuration) -> tuple[ErasureService, TokenFile, Si
         suppression=None if listed is None else SuppressionList(listed, operator),
         processes=True,
         tokens=folder / TOKENS,
+        managed_at=configuration.url,
     )
     return service, TokenFile(folder / TOKENS), signer
 
