@@ -573,7 +573,13 @@ def purge_stopped(
         raise ConfigurationError(f"{os.fspath(folder)!s} is no folder of a service: it has no ledger.")
     signer = read_private_key(key or os.path.join(folder, "receipts.pem"))
     clock: Callable[[], datetime] = partial(datetime.now, UTC)
-    ledger = Ledger(home, read_key(os.path.join(folder, "operator.key")), Settings(), clock)
+    try:
+        ledger = Ledger(home, read_key(os.path.join(folder, "operator.key")), Settings(), clock)
+    except BusyError as error:
+        raise BusyError(
+            f"{os.fspath(folder)} belongs to a service that is running: ask it, by POST /v1/purge?before=..., or stop "
+            "it first."
+        ) from error
     try:
         watched = WatchedClock(os.path.join(home, "clock"), clock, elapsed, ledger.newest, trusted=trust_clock)
         if watched.doubt() is not None:

@@ -11,11 +11,13 @@ import pytest
 
 from erasable import ErasableClassifier, ModelFile, load
 from erasable.cli.app import run
+from erasable.errors import StoreError
 from erasable.service.http.app import create_app
 from erasable.service.http.configuration import Configuration
 from erasable.service.http.server import made_of
 from erasable.service.settings import Settings
 from erasable.service.tokens import SCOPES, make_token
+from erasable.store import side_files
 from tests.service.http.conftest import IDS, PEOPLE, TYPES, X, Y, serving
 from tests.waiting import PATIENCE, until
 
@@ -99,6 +101,9 @@ def test_what_other_commands_change_is_noticed(own):
     """The last test: the service replays its list on the file meanwhile."""
     before = own.http.get("/v2/models/credit").json()["versions"]
     person = sorted(stored(own.path / "credit.erasable"))[0]
+    with pytest.raises(StoreError, match="managed by erasable serve"):
+        ModelFile(own.path / "credit.erasable").forget(subjects=[person])
+    side_files(own.path / "credit.erasable").mark.unlink()
     ModelFile(own.path / "credit.erasable").forget(subjects=[person])
     until(lambda: own.http.get("/v2/models/credit").json()["versions"] != before)
     assert own.http.get("/v1/state").json()[0]["rows_stored"] == load(own.path / "credit.erasable").n_core_

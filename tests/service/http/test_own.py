@@ -6,6 +6,7 @@ import io
 import json
 import logging
 import os
+import re
 import shutil
 import subprocess
 import uuid
@@ -225,6 +226,10 @@ def test_the_description_matches_the_service(site):
 @pytest.mark.parametrize("twice", ['"label": "no", ', '"a": 2.0, '])
 def test_a_row_with_a_key_twice_is_refused(site, twice):
     assert learn(site, lines(0, 1).replace("{", "{" + twice)).status_code == 400
+
+
+def test_a_text_is_no_number_to_learn(site):
+    assert learn(site, re.sub(r'"a": [^,]+', '"a": "1.5"', lines(0, 3))).status_code == 400
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="no curl is installed here")

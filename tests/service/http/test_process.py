@@ -365,8 +365,10 @@ def test_the_ledger_of_a_service_that_does_not_run_is_purged_by_command(tmp_path
     with service:
         who = service.identity("controller_customer_id", "raw", PEOPLE[0])
         service.accept(str(uuid.uuid4()), "erasure", [who], b"body")
+        purge = ["purge", "--folder", str(tmp_path / "service"), "--json", "--before"]
+        assert run([*purge, "2026-01-01"]) == 5
+        assert "POST /v1/purge" in capsys.readouterr().out
         service.stop(PATIENCE)
-    purge = ["purge", "--folder", str(tmp_path / "service"), "--json", "--before"]
     now = f"{datetime.now(UTC) + timedelta(seconds=1):%Y-%m-%dT%H:%M:%S}"  # in whole seconds
     assert run([*purge, "2999-01-01"]) == 2
     (tmp_path / "service" / "requests" / "clock").write_text("2026-01-01T00:00:00+00:00")

@@ -279,14 +279,14 @@ def _inferred(model: Model, body: bytes, most: int) -> tuple[InferenceRequest, A
         _few(one.shape[0], most)
         if math.prod(one.shape) != len(_flat(one)):
             raise Refused(400, "a tensor has not as many entries as its shape says.")
-    names, entries = columns_of(model), _as_numbers if schema_of(model) is None else _flat
+    names = columns_of(model)
     if names is None or (len(inputs) == 1 and len(inputs[0].shape) == 2 and len(names) > 1):
         if len(inputs) != 1 or len(inputs[0].shape) != 2:
             raise Refused(400, "this model takes one tensor of shape [rows, columns].")
         n, d = inputs[0].shape
-        flat = entries(inputs[0])
+        flat = _flat(inputs[0])
         return asked, rows_of_numbers(model, [flat[i * d : (i + 1) * d] for i in range(n)]), n
-    table = {one.name: entries(one) for one in inputs if len(one.shape) == 1 or one.shape[1] == 1}
+    table = {one.name: _flat(one) for one in inputs if len(one.shape) == 1 or one.shape[1] == 1}
     if len(table) < len(inputs):
         raise Refused(400, "this model takes one tensor of shape [rows] for each column, all of other names.")
     return asked, rows_of_table(model, table), len(next(iter(table.values())))
@@ -294,15 +294,9 @@ def _inferred(model: Model, body: bytes, most: int) -> tuple[InferenceRequest, A
 
 def _flat(tensor: Tensor) -> list[Any]:
     """The entries in their order; rows may be nested lists."""
-    nested = tensor.data and all(isinstance(row, list) for row in tensor.data)
-    return [value for row in tensor.data for value in row] if nested else tensor.data
-
-
-def _as_numbers(tensor: Tensor) -> list[Any]:
-    """The entries for a model that takes numbers: truth values are 0 and 1 if the tensor is one of truth values."""
-    if tensor.datatype == "BOOL":
-        return [int(value) if isinstance(value, bool) else value for value in _flat(tensor)]
-    return _flat(tensor)
+    if tensor.data and all(isinstance(row, list) for row in tensor.data):
+        return [value for row in tensor.data for value in row]
+    return tensor.data
 
 
 def _csv(model: Model, body: bytes, most: int) -> tuple[Any, int, str]:

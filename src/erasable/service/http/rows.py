@@ -78,8 +78,8 @@ def rows_of_numbers(model: Model, rows: Any) -> Any:
             raise InputError(f"each row must have the {len(names)} columns of the model's schema, in its order.")
         return _encoded(model, {name: [row[j] for row in rows] for j, name in enumerate(names)})
     try:
-        if not {int, float}.issuperset(map(type, itertools.chain.from_iterable(rows))):
-            raise InputError("rows must be lists of numbers: a text or a truth value is none.")
+        if not {int, float, bool}.issuperset(map(type, itertools.chain.from_iterable(rows))):
+            raise InputError("rows must be lists of numbers: a text is none.")
         X = np.array(rows, dtype=np.float64)
     except (OverflowError, TypeError, ValueError) as error:
         raise InputError("rows must be lists of numbers, all of one length.") from error
