@@ -43,7 +43,7 @@ def test_a_second_service_on_a_model_does_not_start_and_leaves_no_mark(opened, m
     second = ErasureService(
         served, tmp_path / "second", signer=KEY, operator_key=OPERATOR, managed_at="https://b.example"
     )
-    with pytest.raises(BusyError, match=f"right.erasable is managed by erasable serve .{AT}."):
+    with pytest.raises(BusyError, match=f"right.erasable is managed by erasable serve .{AT}. already"):
         second.start(threads=False)
     assert marks({"own": own, **models}) == [*models.values()]
     service.stop()

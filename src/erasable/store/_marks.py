@@ -4,7 +4,8 @@
 instead of a change by hand) and ``id`` (drawn by the program, which may change the file as that ``id``). Its program
 holds an exclusive ``flock`` on it. A mark that nobody locks was left by a program that was killed.
 
-Others may have written the mark, so it is read as such: only a small plain file, and only printable characters of it.
+Anybody who may write in the folder may have written the mark: it is read only if it is a small plain file of texts that
+can be shown.
 """
 
 from __future__ import annotations
@@ -120,7 +121,9 @@ def _lock_of_mark(place: Place) -> int:
                     if same_file(place.disk.facts_of_name(place.mark), place.disk.facts(descriptor)):
                         return descriptor
             elif time.monotonic() > until:
-                raise _refused(place, _read(place, descriptor), running=True, kind=BusyError)
+                managed = f"{os.path.basename(place.head)} is managed by {_program(_read(place, descriptor))} already"
+                message = f"{managed}, and by one program at a time. Stop that one first, or use another file."
+                raise failure(message, errno.EBUSY, BusyError)
         except BaseException:
             close_quietly(place.disk, descriptor)
             raise
@@ -153,25 +156,30 @@ def _refuse_odd(place: Place) -> None:
 
 
 def _read(place: Place, descriptor: int) -> Mark | None:
-    """The mark in a file; None if it cannot be read as one. Characters that are not printable are replaced."""
+    """The mark in a file; None if it cannot be read as one, also if it has characters that are not printable."""
     try:
         found = json.loads(read_all(place.disk, descriptor, place.mark, _LARGEST))
-        texts = {name: str(found[name]) for name in ("by", "ask", "command", "id") if name in found}
-        return Mark(**{name: "".join(c if c.isprintable() else "?" for c in text) for name, text in texts.items()})
+        return Mark(**{name: str(found[name]) for name in ("by", "ask", "command", "id") if name in found})
     except (StoreError, ConfigurationError, ValueError, TypeError, LookupError, RecursionError):
         return None
 
 
-def _refused(place: Place, mark: Mark | None, *, running: bool, kind: type[StoreError] = StoreError) -> StoreError:
+def _program(mark: Mark | None) -> str:
+    """The program that a mark names, and where it is reached."""
+    if mark is None:
+        return "another program"
+    return f"{mark.by} ({mark.ask})" if mark.ask else mark.by
+
+
+def _refused(place: Place, mark: Mark | None, *, running: bool) -> StoreError:
     """The error that says which program manages a file, and what to do."""
-    name = os.path.basename(place.head)
-    by = "another program" if mark is None else f"{mark.by} ({mark.ask})" if mark.ask else mark.by
+    managed = f"{os.path.basename(place.head)} is managed by {_program(mark)}"
     if running:
         instead = f"Run instead: {mark.command}" if mark is not None and mark.command else "Ask that program."
-        message = f"{name} is managed by {by}, and only that program may change it. Nothing was changed. {instead}"
+        message = f"{managed}, and only that program may change it. Nothing was changed. {instead}"
     else:
         message = (
-            f"{name} is managed by {by}, which does not run now. Nothing was changed. Start that program and ask it; "
-            f"if it is not used any more, delete {place.mark} and run this again."
+            f"{managed}, which does not run now. Nothing was changed. Start that program and ask it; if it is not used "
+            f"any more, delete {place.mark} and run this again."
         )
-    return failure(message, errno.EBUSY, kind)
+    return refusal(message, errno.EBUSY)
