@@ -37,7 +37,7 @@ _LEARNT_FROM = {
 #: Of all routes under ``/v1``.
 ERRORS: dict[int | str, Any] = {
     code: {"model": Problem, "description": "A problem.", "content": {"application/problem+json": {}}}
-    for code in (400, 401, 403, 404, 409, 413, 415, 429, 503, 504)
+    for code in (400, 401, 403, 404, 409, 413, 415, 421, 429, 503, 504)
 }
 _NOT_YET: dict[int | str, Any] = {202: {"description": "Not signed yet."}}
 

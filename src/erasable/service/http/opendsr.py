@@ -150,6 +150,7 @@ _ERRORS: dict[int | str, Any] = {
         404: "No such request.",
         409: "The id was used with another body, or the request can no longer be cancelled.",
         413: "The body is too long.",
+        421: "The service does not answer for this host.",
         429: "Too many requests, or too many waiting.",
         503: "The disk of the service is full or failing.",
         504: "Not answered in time.",

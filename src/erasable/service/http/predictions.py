@@ -112,7 +112,7 @@ class ModelMetadata(BaseModel):
 
 _ERRORS: dict[int | str, Any] = {
     code: {"model": InferenceError, "description": "An error."}
-    for code in (400, 401, 403, 404, 409, 413, 429, 503, 504)
+    for code in (400, 401, 403, 404, 409, 413, 421, 429, 503, 504)
 }
 _PROBLEMS: dict[int | str, Any] = {code: {"description": "An error."} for code in (*_ERRORS, 415)}
 
