@@ -268,10 +268,13 @@ def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
+_STRICT_JSON = json.JSONDecoder(parse_constant=no_constant, object_pairs_hook=unique_keys)  # to make one takes long
+
+
 def read_json(body: bytes) -> Any:
     """A body of JSON; ``Refused`` if it is none, or if an object has a key twice."""
     try:
-        return json.loads(body, parse_constant=no_constant, object_pairs_hook=unique_keys)
+        return _STRICT_JSON.decode(body.decode("utf-8-sig"))
     except (ValueError, RecursionError):
         raise Refused(400, "body: is not JSON, or has a key twice") from None
 
