@@ -457,7 +457,7 @@ def remedy_of(model: Model) -> str:
     if not model.selection.independent:
         advice.append("lower threshold= or capacity= so that more rows are stored")
         advice.append('draw rows by rate= with selection= "independent"')
-    elif model.selection.rate < 1.0:
+    elif getattr(model.selection, "rate", 1.0) < 1.0:
         advice.append("give a higher rate= so that more rows are stored")
     if not model.classifies:
         advice.append("declare a range of targets around what is common (target_range=)")
