@@ -30,8 +30,8 @@ quick: $(STAMP) ## one of each kind of test, in less than a minute
 test: $(STAMP) ## every test and every doctest (ARGS='-k grid -x' passes options on)
 	$(BIN)/python -m pytest -q -n logical --dist loadfile --no-loadscope-reorder $(ARGS)
 
-test-oldest: $(STAMP) ## the quick tests with the lowest versions that pyproject.toml allows
-	$(BIN)/nox -s oldest
+test-oldest: $(STAMP) ## quick tests with the lowest versions that pyproject.toml allows; each extra alone, oldest and newest
+	$(BIN)/nox -s oldest extras
 
 package: $(STAMP) ## build both distributions into dist/ and check them, with bill of materials and licences
 	$(BIN)/nox -s package

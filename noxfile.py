@@ -1,6 +1,7 @@
 """Sessions for every Python that is installed: quick tests, the oldest and newest dependencies, the package.
 
-``make test-oldest`` and ``make package`` run two of them. Pythons that are missing are skipped.
+``make test-oldest`` runs ``oldest`` and ``extras``, ``make package`` runs ``package``. Pythons that are missing are
+skipped.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ nox.options.sessions = ["quick", "bare", "oldest", "verifier"]
 ROOT = Path(__file__).parent
 PYTHONS = ["3.11", "3.12", "3.13", "3.14"]
 EVERYTHING = ".[dev,mlflow]"
+# Each has a file of tests/extras; "plain" is an installation without extras. The tests of torch and embeddings would
+# need gigabytes, and docs and dev are sets of other extras.
+EXTRAS = sorted(path.stem.removeprefix("test_") for path in (ROOT / "tests" / "extras").glob("test_*.py"))
 
 
 def run_quick(session: nox.Session) -> None:
@@ -40,6 +44,16 @@ def oldest(session: nox.Session) -> None:
     """Install the lowest versions that pyproject.toml allows, and run the quick tests."""
     session.install("--resolution", "lowest-direct", EVERYTHING)
     run_quick(session)
+
+
+@nox.session(python=PYTHONS[0])
+@nox.parametrize("resolution", ["lowest-direct", "highest"])
+@nox.parametrize("extra", EXTRAS)
+def extras(session: nox.Session, extra: str, resolution: str) -> None:
+    """Install one extra alone, by the lowest or the newest versions that it allows, and run the tests of that extra."""
+    source = "." if extra == "plain" else f".[{extra}]"
+    session.install("--resolution", resolution, source, "hypothesis>=6.112", "pytest>=8.2")
+    session.run("pytest", "-q", f"tests/extras/test_{extra}.py", *session.posargs)
 
 
 @nox.session(python=PYTHONS)

@@ -39,6 +39,13 @@ def test_extras_stay_small():
     assert not any("[standard]" in one for one in extras["service"])
 
 
+def test_every_extra_is_tested_alone():
+    """Those left out need gigabytes, or are sets of other extras."""
+    files = {path.stem.removeprefix("test_") for path in (ROOT / "tests" / "extras").glob("test_*.py")}
+    extras = set(SETTINGS["project"]["optional-dependencies"])
+    assert files - {"plain"} == extras - {"dev", "docs", "embeddings", "torch"}
+
+
 def test_the_bill_of_materials_and_archives_name_no_folder_of_this_machine():
     """An installation from a path would be written down with that path: `nox -s package` installs by name."""
     session = (ROOT / "noxfile.py").read_text(encoding="utf-8").partition("def package(")[2]

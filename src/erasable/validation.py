@@ -118,6 +118,12 @@ def optional_module(name: str, missing: str) -> ModuleType:
     raise ConfigurationError(missing)
 
 
+def missing_module(error: ImportError, task: str) -> ConfigurationError:
+    """Return the error of a task that failed because a module is missing or broken; it blames no file."""
+    named = f"the module {error.name}" if error.name else "a module"
+    return ConfigurationError(f"{task} needs {named}, which cannot be imported: install it in this environment.")
+
+
 def did_you_mean(absent: Iterable[str], names: Sequence[str], otherwise: str = "") -> str:
     """Return the existing names nearest to absent ones, as a question; ``otherwise`` if none is near.
 

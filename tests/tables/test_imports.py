@@ -48,6 +48,12 @@ def test_text_and_parquet_need_no_scikit_learn(tmp_path):
         assert "sklearn" not in loaded
 
 
+def test_types_of_pyarrow_become_those_of_numpy_without_pandas():
+    """In old releases ``to_pandas_dtype`` imports pandas, which the extra for tables does not install."""
+    root = Path(erasable.__file__).parent
+    assert [p.name for p in root.rglob("*.py") if ".to_pandas_dtype(" in p.read_text("utf-8")] == []
+
+
 def test_pyarrow_is_imported_in_one_file():
     root = Path(erasable.__file__).parent
     statement = re.compile(r"^\s*(import|from) pyarrow", re.MULTILINE)

@@ -38,6 +38,7 @@ from erasable.models.inputs import RowWeights, array_of, encode, pick
 from erasable.models.model import Model
 from erasable.models.reports import BITWISE_ON_ALL_ROWS, SAME_BITS_AGAIN, Guarantee, on_core_rows
 from erasable.models.strategies import Derived, Head, Specification
+from erasable.validation import missing_module
 
 if TYPE_CHECKING:
     from erasable.models.heads.linear import ExactSums
@@ -143,11 +144,13 @@ class LearnerHead(Head):
             When no such learner can have been trained on these rows.
         """
         stored = CoreSetRows(state.rows.copy(), list(state.labels), list(state.ids))
-        refusal = None
+        refusal: ErasableError | None = None
         try:
             selected, learner = self._trained(state.configuration, stored)
         except ErasableError:
             raise
+        except ImportError as error:  # the state is not at fault
+            refusal = missing_module(error, "training the learner")
         except Exception as error:  # whatever a learner says of rows that it cannot have been trained on
             refusal = StateFormatError(
                 f"not a state: the learner cannot be trained on the stored rows ({type(error).__name__})."

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Mapping
 from functools import lru_cache
 from importlib import import_module
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from time import perf_counter
 from typing import Any
 
@@ -26,6 +26,7 @@ from erasable.errors import ConfigurationError, ErasableError
 from erasable.models.heads import Learner, LearnerRegression
 from erasable.models.heads.allowed import LEARNERS, AllowedLearner, allowed, checked_parameters
 from erasable.models.reports import TrainedLearner
+from erasable.validation import missing_module
 
 Codes = tuple[int | None, ...] | None
 #: A learner as callers name it, and the parameters that differ from the defaults.
@@ -123,7 +124,10 @@ class Fitted:
     @property
     def usable(self) -> bool:
         """Whether the library that trained it is the one that is installed."""
-        return self.facts.version == version(self.facts.library)
+        try:
+            return self.facts.version == version(self.facts.library)
+        except PackageNotFoundError:  # training says which package to install
+            return False
 
     def probabilities(self, X: Float64s) -> Float64s:
         """The probability of each class that it was trained on."""
@@ -231,17 +235,20 @@ def train(head: Any, X: Float64s, y: npt.NDArray[Any], weights: Float64s | None,
     known = entry.parameters(classifies=head.classifies)
     values = {name: parameter.default for name, parameter in known.items()} | dict(head.parameters)
     codes = _categories(head.learner, codes, values)
-    refusal = ""
     try:
         with warnings.catch_warnings(), threadpool_limits(_THREADS):
             warnings.simplefilter("ignore")  # about rows, whose values they may quote
             return _train(head, kind, values, as_seen(X, codes), y, weights, codes)
     except ErasableError:
         raise
+    except ImportError as error:  # rows and parameters are not at fault
+        refusal = missing_module(error, f"the learner {head.learner}")
     except Exception as error:  # whatever a library says, it may quote values
-        refusal = f"the learner {head.learner} cannot be trained on these rows, or refuses its parameters "
-        refusal += f"({type(error).__name__}): change the parameters."
-    raise ConfigurationError(refusal)  # outside of the block, where it would carry the original along
+        refusal = ConfigurationError(
+            f"the learner {head.learner} cannot be trained on these rows, or refuses its parameters "
+            f"({type(error).__name__}): change the parameters."
+        )
+    raise refusal  # outside of the block, where it would carry the original along
 
 
 def _train(

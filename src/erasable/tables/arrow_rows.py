@@ -366,8 +366,9 @@ def _numbers(table: ArrowTable, names: Sequence[str], shown: Sequence[str], wher
     parts = [table.column(name) for name in names]
     # As float64, missing entries become NaN, and are refused below.
     parts = [c.cast("float64") if c.null_count or is_kind(c.type, "decimal") else c for c in parts]
-    small = row_dtype([np.dtype("bool" if is_kind(c.type, "boolean") else c.type.to_pandas_dtype()) for c in parts])
-    X, numbers = np.empty((table.num_rows, len(parts)), small), [c.to_numpy() for c in parts]
+    numbers = [c.to_numpy() for c in parts]
+    # The types of the arrays, not Arrow's to_pandas_dtype(), which imports pandas in old releases.
+    X = np.empty((table.num_rows, len(parts)), row_dtype([column.dtype for column in numbers]))
     for low in range(0, len(X), _TILE):  # as many rows at a time as the cache holds
         tile = X[low : low + _TILE]
         for j, column in enumerate(numbers):

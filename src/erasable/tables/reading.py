@@ -14,7 +14,7 @@ from erasable.errors import ConfigurationError, ErasableError, InputError, Input
 from erasable.models.row_source import Rows, RowSource
 from erasable.schemas import EncodingReport
 from erasable.tables.table import Table
-from erasable.validation import ArrowTable, pyarrow
+from erasable.validation import ArrowTable, missing_module, pyarrow
 
 T = TypeVar("T")
 _RAW_ROW_BYTES = 256  # about what a row of unread cells takes
@@ -209,6 +209,8 @@ def read_or_refuse(
         problem: ErasableError = InputError(
             f"{path.name} cannot be opened: permission was denied; check who may read it."
         )
+    except ImportError as error:  # the file is not at fault
+        problem = missing_module(error, f"reading {path.name} as {form}")
     except Exception as error:  # readers of damaged files raise anything
         kind = type(error).__name__
         problem = explain(str(error)) or InputError(

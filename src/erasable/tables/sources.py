@@ -24,7 +24,7 @@ from erasable.tables.csv_stream import CsvStream
 from erasable.tables.reading import JoinedStream, TableStream, as_path, existing_file, read_or_refuse
 from erasable.tables.table import Split, Table
 from erasable.tables.text import PACKED, Dialect, in_utf8, looked_ahead
-from erasable.validation import optional_module, whole_number
+from erasable.validation import missing_module, optional_module, whole_number
 
 TableLike = str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | BinaryIO
 _SVMLIGHT = (".svmlight", ".libsvm", ".txt")
@@ -435,7 +435,8 @@ def _is_url(source: object) -> TypeGuard[str]:
 def _remote_files(url: str) -> list[Any]:
     """The Parquet files that a URL, a pattern or a folder names, sorted by their paths as text."""
     scheme = url.partition("://")[0]
-    problem, found = "", []
+    problem: ErasableError | None = None
+    found: list[Any] = []
     try:
         system, path = _fsspec().core.url_to_fs(url)
         if glob.has_magic(path):
@@ -448,10 +449,14 @@ def _remote_files(url: str) -> list[Any]:
             found = [path] if system.exists(path) else []
     except ErasableError:
         raise
+    except ImportError as error:  # fsspec imports the package of a file system when it is first used
+        problem = missing_module(error, f"reading from {scheme}:// URLs")
     except Exception as error:  # file systems raise anything
-        problem = f"{url} cannot be listed ({type(error).__name__}): check the address, and who may read there."
-    if problem:
-        raise InputError(problem)
+        problem = InputError(
+            f"{url} cannot be listed ({type(error).__name__}): check the address, and who may read there."
+        )
+    if problem is not None:
+        raise problem  # outside of the block, where it would carry the original error along
     if not found:
         raise InputError(f"there is no file at {url}: check the address.")
     if not all(name.endswith(".parquet") for name in found):
