@@ -18,7 +18,7 @@ from sklearn.base import clone
 
 from erasable import ErasableClassifier
 from erasable.core.grid import Grid
-from erasable.core.independent import Rarity
+from erasable.core.independent import Rarity, public_mean
 from erasable.core.kernels import Kernel, Points
 from erasable.errors import ConfigurationError, EmptiedClassWarning, InputError, VerificationError
 from erasable.models.configuration import Configuration
@@ -51,7 +51,8 @@ RARITIES = {"uniform": Rarity(), "columns": Rarity((-2, -3, -1)), "matrix": Rari
 
 def configuration(head, rarity, *, balance=0.0, rate=0.4, key=3):
     shares = tuple(zip(CLASSES, (0.75, 0.25), strict=True)) if balance else None
-    mean = 1.0 if rarity == "uniform" else 3.0
+    length = 1.0 if head == "kernel" else GRID.stretch**2
+    mean = public_mean(RARITIES[rarity], D, length)
     rule = rate, key, RARITIES[rarity], mean, balance, shares
     selection = IndependentPoints(*POINTS, 2**27, *rule) if head == "kernel" else Independent(GRID, 2**20, *rule)
     return Configuration(selection, HEADS[head], CLASSES if balance else None, order_key=key)

@@ -283,6 +283,14 @@ def _dense(rows: Matrix, i: int, grid: Lattice) -> npt.NDArray[np.int64]:
     return features
 
 
+def public_mean(rarity: Rarity, n_features: int, squared_length: float) -> float:
+    """The mean rarity of rows whose second moments are the public ones.
+
+    ``squared_length`` is what rows of norm one have as rows of integers, in units of the lattice.
+    """
+    return 1.0 if rarity.uniform else n_features * squared_length
+
+
 def tilts_of(shares: tuple[float, ...], balance: float) -> tuple[tuple[float, ...], float]:
     """The tilt of each class, divided by the largest, and the factor ``c`` that keeps the expected number of rows.
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from erasable.core.arrays import Array, Float64s, Matrix, Positions
 from erasable.core.grid import Grid, described_scaling
-from erasable.core.independent import IndependentRule, Rarity, rarity_of
+from erasable.core.independent import IndependentRule, Rarity, public_mean, rarity_of
 from erasable.core.names import Key, Label, check_fixed_classes, hashed_order, keyed_hash, write_label
 from erasable.core.selector import RawRows, grid_of, select, selecting_units
 from erasable.core.sums import empty_gram
@@ -281,7 +281,8 @@ class IndependentSample:
         """The rule for rows with so many columns."""
         rarity, mean = Rarity(), 1.0
         if n_features is not None and self.moments is not None:
-            rarity, mean = rarity_of(self.moments, n_features), n_features * self._grid(n_features).stretch ** 2
+            rarity = rarity_of(self.moments, n_features)
+            mean = public_mean(rarity, n_features, self._grid(n_features).stretch ** 2)
         return IndependentRule(self.rate, self.random_state, rarity, mean, self.balance, self.class_shares)
 
     def select(self, X: Matrix, y: Array, keys: Sequence[Key]) -> Positions:

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from erasable.core.arrays import ColumnLike
 from erasable.core.grid import Grid
-from erasable.core.independent import rarity_of
+from erasable.core.independent import public_mean, rarity_of
 from erasable.core.layout import canonical_json, read_json
 from erasable.core.names import (
     Label,
@@ -256,7 +256,7 @@ def rule_of(
     shares = None if by_class is None else _class_shares(by_class, classes)
     if balance and weighted:
         raise ConfigurationError("balance and class_weight both make up for rare classes: leave one of them out.")
-    mean = 1.0 if rarity.uniform else n_features * stretch  # by exact moments, a row's rarity has this mean
+    mean = public_mean(rarity, n_features, stretch)
     fields = {"rate": rate, "key": order_key(given), "rarity": rarity, "mean_rarity": mean}
     return fields | {"balance": balance + 0.0, "class_shares": shares}
 

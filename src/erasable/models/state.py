@@ -114,14 +114,16 @@ class Layout:
             return owner_fields(state.ids, state.subjects)
         return name_fields(state.classes, state.ids, state.subjects, fixed=c.classes is not None)
 
-    def configuration(self, meta: dict[str, Any], classes: tuple[Label, ...] | None, code: CallerCode) -> Configuration:
-        """The configuration that metadata describe. Values of other types may raise anything."""
+    def configuration(
+        self, meta: dict[str, Any], tensors: Derived, classes: tuple[Label, ...] | None, code: CallerCode
+    ) -> Configuration:
+        """The configuration that metadata and public tensors describe. Values of other types may raise anything."""
         for part, known in (("selection", SELECTIONS), ("head", HEADS)):
             if meta[part] not in known:
                 raise StateFormatError(f"its {part} {str(meta[part])[:40]!r} is unknown: install a newer erasable.")
         function = () if code is None else (code,)  # of a kernel: a file cannot hold it
         selection, head = SELECTIONS[meta["selection"]].read(meta, *function), HEADS[meta["head"]].read(meta)
-        return Configuration(selection, head, classes, *_read_columns(meta))
+        return Configuration(selection.with_tensors(tensors), head, classes, *_read_columns(meta))
 
     def read(self, meta: dict[str, Any], tensors: Derived, code: CallerCode) -> Parts:
         """The fields of a state; raises StateFormatError if they do not fit together.
@@ -130,8 +132,7 @@ class Layout:
         """
         labels_of = [read_label(meta["class_kind"], v) for v in meta.get("classes", ())]
         fixed = tuple(labels_of) if meta.get("classes_fixed") else None
-        c = self.configuration(meta, fixed, code)
-        c = replace(c, selection=c.selection.with_tensors(tensors))
+        c = self.configuration(meta, tensors, fixed, code)
         rows = c.selection.read_rows(tensors)
         n = rows.shape[0]
         names: Any = (
@@ -156,7 +157,9 @@ class _Linear(Layout):
         loss = {"loss": c.head.NAME, "alpha_units": None} if c.head.classifies else {}
         return {**c.selection.describe(), **_columns(c), **loss, **c.head.describe()}
 
-    def configuration(self, meta: dict[str, Any], classes: tuple[Label, ...] | None, code: CallerCode) -> Configuration:
+    def configuration(
+        self, meta: dict[str, Any], tensors: Derived, classes: tuple[Label, ...] | None, code: CallerCode
+    ) -> Configuration:
         head = "regression"
         if self.format == "erasable-linear":
             head = meta["loss"]
@@ -174,7 +177,9 @@ class _Kernel(Layout):
         del columns["feature_map"]
         return {**c.selection.describe(), **columns}
 
-    def configuration(self, meta: dict[str, Any], classes: tuple[Label, ...] | None, code: CallerCode) -> Configuration:
+    def configuration(
+        self, meta: dict[str, Any], tensors: Derived, classes: tuple[Label, ...] | None, code: CallerCode
+    ) -> Configuration:
         selection, names = SELECTIONS["kernel"].read(meta, code), meta["feature_names"]
         names = None if names is None else tuple(names)
         return Configuration(selection, HEADS["kernel"](), classes, names, None, read_order(meta["order_key"]))
@@ -187,7 +192,9 @@ class _General(Layout):
         order = described_order(c.order_key)
         return {**c.selection.describe(), "order_key": order, "rows": c.selection.empty().dtype.name}
 
-    def configuration(self, meta: dict[str, Any], classes: tuple[Label, ...] | None, code: CallerCode) -> Configuration:
+    def configuration(
+        self, meta: dict[str, Any], tensors: Derived, classes: tuple[Label, ...] | None, code: CallerCode
+    ) -> Configuration:
         if meta["rows"] != code.selection.empty().dtype.name:
             raise StateFormatError("its parts do not fit together, or not this function class.")
         described = self.described(code)
@@ -203,7 +210,9 @@ class _CoreSet(Layout):
     def described(self, c: Configuration) -> dict[str, Any]:
         return {**c.selection.describe(), **c.head.describe()}
 
-    def configuration(self, meta: dict[str, Any], classes: tuple[Label, ...] | None, code: CallerCode) -> Configuration:
+    def configuration(
+        self, meta: dict[str, Any], tensors: Derived, classes: tuple[Label, ...] | None, code: CallerCode
+    ) -> Configuration:
         given: Configuration = code
         columns, sparse = int(meta["n_features"]), meta["layout"] != "dense"
         return replace(given, selection=replace(given.selection, columns=columns, sparse=sparse))

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from erasable.core.arrays import Booleans, Float64s, Matrix
-from erasable.core.independent import IndependentRule, Lattice, Rarity
+from erasable.core.independent import IndependentRule, Lattice, Rarity, public_mean
 from erasable.core.kernel_selector import check_points
 from erasable.core.layout import Tensors
 from erasable.core.names import Hashes, hashed_order, keyed_hash, read_label
@@ -46,8 +46,18 @@ class IndependentSelection(IndependentRule, Selection):
         """How rows become integers."""
         raise NotImplementedError
 
+    @property
+    def squared_length(self) -> float:
+        """The squared length that rows of norm one have as rows of integers, in units of the lattice."""
+        return 1.0
+
     def check(self, c: Configuration) -> None:
-        """The key is that of the order of rows, and shares are those of the fixed classes."""
+        """The key is that of the order of rows, shares are those of the fixed classes, and the mean is the public one.
+
+        A file states the mean, although it follows from the moments: estimators have no parameter for another one.
+        """
+        if self.mean_rarity != public_mean(self.rarity, self.n_features, self.squared_length):
+            raise ConfigurationError("mean_rarity is not that of these moments and this scaling.")
         if c.order_key != self.key:
             raise ConfigurationError("independent selection needs the key of the order of rows: order cannot be given.")
         if self.class_shares is not None and c.classes != tuple(label for label, _ in self.class_shares):
@@ -165,6 +175,11 @@ class Independent(IndependentSelection, GridSelection):
     def lattice(self) -> Lattice:
         """The grid."""
         return self.grid
+
+    @property
+    def squared_length(self) -> float:
+        """See :class:`IndependentSelection`."""
+        return self.grid.stretch**2
 
     def describe(self) -> dict[str, Any]:
         """See :class:`Selection`."""
