@@ -90,8 +90,8 @@ class NeedsCodeError(Exception):
     """A kind of model whose state follows from code that is not in the file."""
 
 
-class NotKnownError(Exception):
-    """A kind of model that ``erasable verify`` checks and this program does not: nothing can be said of it."""
+class NeedsLibraryError(Exception):
+    """A learner that a library trains on the stored rows, and that is in no file."""
 
 
 def need(condition: object, part: str, reason: str) -> None:
@@ -302,6 +302,11 @@ def loss(meta: Meta) -> Any:
     return "logistic" if named == "logistic" else "squared"
 
 
+def is_independent(meta: Meta) -> bool:
+    """Whether each row is kept or not by itself."""
+    return str(meta.get("selection", "")).startswith("independent")
+
+
 def class_values(texts: list[str], kind: Any) -> list[Any]:
     """Classes, or labels of class_weight, as values that can be compared. Each value has one text."""
     if kind == "int":
@@ -335,8 +340,10 @@ def fits_feature_map(text: Any, meta: Meta) -> bool:
         return False
     before = described["n_features"]
     fit = before is None or is_integer(before, 1, 2**53 - 1)
-    fit = fit and (described["map"].get("map") != "schema" or fits_schema(described["map"]))
-    return fit and compact(described, sort=True) == text and meta["feature_names"] is None
+    is_schema = described["map"].get("map") == "schema"
+    fit = fit and (fits_schema(described["map"]) if is_schema else "raw_columns" not in meta)
+    fit = fit and "kernel" not in meta and meta["feature_names"] is None
+    return fit and compact(described, sort=True) == text
 
 
 def fits_schema(described: dict[str, Any]) -> bool:
@@ -388,7 +395,7 @@ def fits_sample_key(key: Any, meta: Meta) -> bool:
 def fits_moments(moments: Any, meta: Meta) -> bool:
     """Null, an exponent from -100 to 20 for each column, or the word matrix, where there is a tensor."""
     if not isinstance(moments, list):
-        return moments is None or moments == "matrix"
+        return moments is None or (moments == "matrix" and "kernel" not in meta)
     return len(moments) == meta["n_features"] and all(is_integer(e, -100, 20) for e in moments)
 
 
@@ -406,11 +413,71 @@ def fits_balance(balance: Any, meta: Meta) -> bool:
     return value * 2 in (0, 1, 2) and (value == 0 or (hexadecimal(meta["rate"]) < 1 and bool(meta["class_shares"])))
 
 
+def length_of_unit_rows(meta: Meta) -> int:
+    """What rows of norm one are stretched to on the grid, before they are rounded; at least 1, or nothing fits it."""
+    radius = 2 ** meta["bits"] - 1
+    ball = math.isqrt(radius**2 - (math.isqrt(2 ** (2 * meta["bits"] - 1)) if meta["intercept"] else 0) ** 2)
+    reach = ball - 1 - (math.isqrt(meta["n_features"] - 1) + 2) // 2
+    need(reach >= 1, "metadata", "so many features do not fit a grid of so few bits")
+    if meta["scaling"] == "row" or isinstance(meta["scaling"], list):
+        return reach - reach % 64 if reach >= 256 * 64 else reach
+    return ball if meta["intercept"] else radius + 1
+
+
+def fits_mean_rarity(mean: Any, meta: Meta) -> bool:
+    """That of rows with these moments: 1, or the number of columns times the squared length of unit rows; a float."""
+    length = Fraction(1) if "kernel" in meta else Fraction(length_of_unit_rows(meta), 2 ** meta["bits"])
+    right = 1.0 if meta["moments"] is None else float(meta["n_features"] * length**2)
+    return hexadecimal(mean) == Fraction(right)
+
+
+def fits_learner(name: Any, meta: Meta) -> bool:
+    """One that is known, for classes or numbers as the head says, and for rows as they are stored."""
+    if "head" not in meta:  # the learner of a core set is the caller's
+        return is_description(name)
+    if not isinstance(name, str) or name not in LEARNERS:
+        return False
+    sees_raw, purposes = LEARNERS[name]
+    need(sees_raw == ("raw_columns" in meta), "metadata", "rows are not stored as the learner sees them")
+    ranges = meta.get("target_ranges")
+    return ("classes" if ranges is None else "number" if len(ranges) == 1 else "numbers") in purposes
+
+
+def is_description(value: Any) -> bool:
+    """Whether it describes code of the caller's: an object. What it says is not checked."""
+    return isinstance(value, dict)
+
+
+def fits_parameters(values: Any, meta: Meta) -> bool:
+    """Names with whole numbers, truth values, words or floats as texts. Which ones a learner has is not checked."""
+    if not isinstance(values, dict) or not all(is_plain(value) for value in values.values()):
+        return False
+    return "class_weight" not in values or meta.get("balance", NO_BALANCE) == NO_BALANCE
+
+
+def is_plain(value: Any) -> bool:
+    """Whether it is a value that a parameter may have."""
+    return value is None or isinstance(value, bool | str) or is_integer(value, -(2**53) + 1, 2**53 - 1)
+
+
+NO_BALANCE = "0x0.0p+0"
+TREES = {"classes", "number"}
+LEARNERS = {  # whether rows are stored as they were read; and what it predicts: classes, a number, or several
+    "lightgbm": (True, TREES),
+    "hist_gradient_boosting": (True, TREES),
+    "random_forest": (True, TREES | {"numbers"}),
+    "extra_trees": (True, TREES | {"numbers"}),
+    "sklearn_logistic": (False, {"classes"}),
+    "sklearn_ridge": (False, {"number", "numbers"}),
+    "xgboost": (True, TREES),
+    "hessboost": (True, TREES),
+}
 KINDS = (None, "int", "str", "bytes")
 KINDS_OF_CLASSES = (None, "bool", "int", "float", "str")
 KINDS_OF_COLUMNS = ("number", "category", "ordered", "yes/no", "date", "time", "text", "vector")
 SCHEMA = {"version", "missing", "identity", "columns", "crosses"}
 ROLES = ("label", "target", "id", "subject", "weight", "ignore")
+MOST_RAW_COLUMNS = 8192
 KERNELS = ("rbf", "matern", "poly", "linear", "custom")
 RULES: dict[str, Callable[[Any, Meta], Any]] = {  # format, version and checksum: see read_container
     "n_features": lambda v, m: is_integer(v, 1, 2**53 - 1),
@@ -418,24 +485,24 @@ RULES: dict[str, Callable[[Any, Meta], Any]] = {  # format, version and checksum
     "classes": lambda v, m: (
         are_texts(v) and bool(v) is bool(m["class_kind"]) and ascend(class_values(v, m["class_kind"]))
     ),
-    "classes_fixed": lambda v, m: v is False or (v is True and m["classes"]),
+    "classes_fixed": lambda v, m: v is False or (v is True and m["classes"] and "core_set" not in m),
     "id_kind": lambda v, m: v in KINDS,
     "subject_kind": lambda v, m: v in KINDS,
     "bits": lambda v, m: is_integer(v, 1 if "kernel" in m else 4, 20),
     "intercept": lambda v, m: v is True or v is False,
-    "scaling": fits_scaling,
+    "scaling": lambda v, m: fits_scaling(v, m) and ("kernel" in m or length_of_unit_rows(m) > 0),
     "capacity_units": lambda v, m: 2 <= digits(v) < 2**50 if "kernel" in m else 1 <= digits(v) < 2**52,
     "sample_rate": lambda v, m: 0 <= hexadecimal(v) <= 1,
     "threshold": lambda v, m: sample_rate(m) > 0 if v == "inf" else hexadecimal(v) >= 0,
     "feature_names": lambda v, m: v is None or (are_texts(v) and len(v) == m["n_features"]),
     "feature_map": fits_feature_map,
-    "order_key": lambda v, m: "selection" not in m if v is None else 0 <= digits(v) < 2**128,
+    "order_key": lambda v, m: not is_independent(m) if v is None else 0 <= digits(v) < 2**128,
     "sample_key": fits_sample_key,
     "loss": lambda v, m: v in ("squared", "logistic"),
     "alpha_units": lambda v, m: v is None if loss(m) == "squared" else 1 <= digits(v) < 2**52,
     "class_weight": fits_class_weight,
     "target_ranges": fits_target_ranges,
-    "kernel": lambda v, m: v in KERNELS and hexadecimal(m["threshold"]) > 0,
+    "kernel": lambda v, m: v in KERNELS and ("threshold" not in m or hexadecimal(m["threshold"]) > 0),
     "function": lambda v, m: v is None or (isinstance(v, str) and m["kernel"] == "custom"),
     "gamma": lambda v, m: Fraction(1e-100) <= hexadecimal(v) <= Fraction(1e100),
     "nu": lambda v, m: hexadecimal(v) * 2 in (1, 3, 5),
@@ -443,9 +510,20 @@ RULES: dict[str, Callable[[Any, Meta], Any]] = {  # format, version and checksum
     "coef0": lambda v, m: hexadecimal(v) >= 0,
     "rate": lambda v, m: 0 < hexadecimal(v) <= 1,
     "moments": fits_moments,
-    "mean_rarity": lambda v, m: Fraction(1, 2**200) <= hexadecimal(v) <= 2**200,
+    "mean_rarity": fits_mean_rarity,
     "class_shares": fits_class_shares,
     "balance": fits_balance,
+    "raw_columns": lambda v, m: (
+        is_integer(v, 1, MOST_RAW_COLUMNS) and (m["feature_map"] is not None or v == m["n_features"])
+    ),
+    "learner": fits_learner,
+    "learner_parameters": fits_parameters,
+    "sampler": lambda v, m: is_description(v),
+    "core_set": lambda v, m: is_description(v),
+    "rows": lambda v, m: v in ("float64", "int32", "int16"),
+    "layout": lambda v, m: v in ("dense", "csr"),
+    "one_shot": lambda v, m: v is True or v is False,
+    "reproducible": lambda v, m: v is True or v is False,
     "shards": lambda v, m: are_texts(v) and len({*v}) == len(v) > 0 and all(re.fullmatch("[0-9a-f]{64}", x) for x in v),
 }
 CLASSES = {"classes", "class_kind", "classes_fixed"}
@@ -460,17 +538,36 @@ MEMBERS = {
     "erasable-regression": REGRESSION,
     "erasable-regression-sharded": REGRESSION | {"shards"},
     "erasable-kernel": EVERY | CLASSES | GRID | {"kernel", "function", "gamma", "nu", "degree", "coef0"},
-    # Members without a rule describe code. Nothing follows from them here: these formats are not checked further.
+    # Some members describe code. Nothing follows from them here: these formats are not checked further.
     "erasable-general": EVERY | CLASSES | {"sampler", "rows", "order_key"},
     "erasable-core-set": EVERY | CLASSES | {"core_set", "learner", "one_shot", "reproducible", "layout"},
 }
-PAIR = {"selection", "head", "rate", "moments", "mean_rarity", "balance", "class_shares"}
-INDEPENDENT = EVERY | PAIR | GRID - {"threshold"} | {"intercept", "feature_map"}
+PAIR = {"selection", "head"}
+RULE = {"rate", "moments", "mean_rarity", "balance", "class_shares"}
+INDEPENDENT = RULE | GRID - {"threshold"} | {"intercept", "feature_map"}
+KERNEL = {"kernel", "function", "gamma", "nu", "degree", "coef0"}
+OF_SELECTION = {
+    "leverage": SELECTION,
+    "leverage-raw": SELECTION | {"raw_columns"},
+    "independent": INDEPENDENT,
+    "independent-raw": INDEPENDENT | {"raw_columns"},
+    "independent-kernel": INDEPENDENT - {"intercept"} | KERNEL,
+}
 OF_HEAD = {
     "squared": CLASSES | {"class_weight"},
     "logistic": CLASSES | {"class_weight", "alpha_units"},
     "regression": {"target_ranges"},
+    "kernel": CLASSES,
+    "named-learner": CLASSES | {"learner", "learner_parameters"},
+    "named-learner-regression": {"target_ranges", "learner", "learner_parameters"},
 }
+
+
+def are_a_pair(selection: str, head: str) -> bool:
+    """Whether a selection and a head go together in version 2."""
+    if head.startswith("named-learner"):
+        return selection != "independent-kernel"
+    return selection == ("independent-kernel" if head == "kernel" else "independent")
 
 
 def members_of(meta: Meta) -> set[str]:
@@ -478,14 +575,13 @@ def members_of(meta: Meta) -> set[str]:
     if meta["format"] != MODEL:
         need(meta["format"] in MEMBERS, "layout", "this is a part of a model; give the file that names it")
         return MEMBERS[meta["format"]]
-    selection, head = str(meta.get("selection")), str(meta.get("head"))
-    known = selection == meta.get("selection") == "independent" and head == meta.get("head") and head in OF_HEAD
-    if head in ("named-learner", "named-learner-regression"):
-        raise NotKnownError("a model with a learner, which a library trains,")
-    if (selection, head) == ("independent-kernel", "kernel"):
-        raise NotKnownError("a kernel model of independent selection")
-    need(known, "metadata", f"the selection {selection:.40} with the head {head:.40} is not known")
-    return INDEPENDENT | OF_HEAD[head] | ({"shards"} & set(meta))
+    selection, head = meta.get("selection"), meta.get("head")
+    texts = isinstance(selection, str) and isinstance(head, str) and selection in OF_SELECTION and head in OF_HEAD
+    known = texts and are_a_pair(str(selection), str(head))
+    need(known, "metadata", f"the selection {selection!r:.40} with the head {head!r:.40} is not known")
+    members = EVERY | PAIR | OF_SELECTION[str(selection)] | OF_HEAD[str(head)]
+    is_grid = not {"raw_columns", "kernel"} & members
+    return members | ({"shards"} & set(meta) if is_grid else set())
 
 
 def check_metadata(meta: Meta) -> None:
@@ -658,7 +754,8 @@ def check_numbers(meta: Meta, rows: Rows) -> None:
     else:
         check_labels(meta, (label for (label,) in rows.answers))
     longest = 2**25 if a.kernel else most  # a row, constant included: so the sums of the program stay exact
-    need(all(dot(g, g) <= longest**2 for g in rows.grid), "rows", "a row is longer than rows may be")
+    on_grid = [] if "raw_columns" in meta else rows.grid
+    need(all(dot(g, g) <= longest**2 for g in on_grid), "rows", "a row is longer than rows may be")
     need(all(1 <= s <= 256 for s in rows.row_weights), "rows", "the weight of a row is not from 1 to 256")
 
 
@@ -667,7 +764,23 @@ def write_rows(meta: Meta, rows: Rows) -> Tensors:
     a, n = Letters(meta), len(rows.ids)
     weights = {} if set(rows.row_weights) <= {16} else {"row_weights": tensor("I16", [n], rows.row_weights)}
     name, dtype, shape = ("targets", a.grid_type, [n, a.k]) if a.regression else ("labels", "I32", [n])
-    return {name: tensor(dtype, shape, itertools.chain(*rows.answers)), **write_grid(meta, rows.grid), **weights}
+    answers = {name: tensor(dtype, shape, itertools.chain(*rows.answers))}
+    if "raw_columns" in meta:
+        return {**answers, "rows": tensor("I64", [n, meta["raw_columns"]], itertools.chain(*rows.grid)), **weights}
+    return {**answers, **write_grid(meta, rows.grid), **weights}
+
+
+NAN = 0x7FF8000000000000  # the one that is used, for a missing cell
+INFINITY = 0x7FF0000000000000
+
+
+def read_raw(meta: Meta, tensors: Tensors, n: int) -> list[array[int]]:
+    """The bits of rows that are stored as they were read: float64 numbers, with one zero and one NaN."""
+    rows = take(tensors, "rows", "I64", [n, meta["raw_columns"]])
+    sizes = (bits & (2**63 - 1) for bits in rows)
+    fit = all(size < INFINITY or (bits == NAN and meta["feature_map"]) for bits, size in zip(rows, sizes, strict=True))
+    need(fit and -(2**63) not in rows, "rows", "a row holds numbers that no row can have")
+    return cut(rows, n, meta["raw_columns"])
 
 
 def read_rows(meta: Meta, tensors: Tensors) -> Rows:
@@ -676,8 +789,10 @@ def read_rows(meta: Meta, tensors: Tensors) -> Rows:
     n = tensors[name].shape[0] if name in tensors else 0
     dtype, shape = (a.grid_type, [n, a.k]) if a.regression else ("I32", [n])
     answers = cut(take(tensors, name, dtype, shape), n, a.k if a.regression else 1)
+    need("row_weights" not in tensors or not a.kernel, "rows", "rows of a kernel model have no weights")
     weights = list(take(tensors, "row_weights", "I16", [n])) if "row_weights" in tensors else [16] * n
-    rows = Rows(read_grid(meta, tensors, n), answers, weights, *read_names(meta, tensors, n))
+    grid = read_raw(meta, tensors, n) if "raw_columns" in meta else read_grid(meta, tensors, n)
+    rows = Rows(grid, answers, weights, *read_names(meta, tensors, n))
     check_numbers(meta, rows)
     stored = {name: t for name, t in tensors.items() if name in [*ROWS, "labels", "targets"]}
     need(write_rows(meta, rows) == stored, "rows", "rows are not written as docs/format.md says for such rows")
@@ -961,13 +1076,14 @@ def check_independent(meta: Meta, rows: Rows, tensors: Tensors, tick: Tick) -> M
     need(ascend(turns), "decisions", "the rows are not in the order of the hashes of their ids")
     slope, tilts = slope_and_tilts(meta)
     rarity = rarity_of(meta, tensors)
-    H = identity(a.c, a.units)
+    H = identity(0 if a.kernel else a.c, a.units)
     for i, (g, answer, h) in enumerate(zip(rows.grid, rows.answers, hashes, strict=True), 1):
         if hexadecimal(meta["rate"]) < 1:  # else every row is kept
             tilt = tilts[answer[0]] if tilts else Fraction(1)
             kept = h < 2**64 * min(Fraction(1), slope * rarity(g[: a.features])) * tilt
             need(kept, "decisions", f"row {i} of {n} would not be kept: its hash is not below its chance")
-        add_outer(H, g)
+        if not a.kernel:
+            add_outer(H, g)
         tick(i, n)
     return H
 
@@ -1063,6 +1179,8 @@ def follow(P: Floats, g: Sequence[int]) -> None:
 
 def sums_there(meta: Meta, tensors: Tensors) -> list[str]:
     """The names of all sums that the file must have."""
+    if "learner" in meta:
+        return []
     weighted = "row_weights" in tensors and loss(meta) == "squared"
     return (TARGET_SUMS if "target_ranges" in meta else SUMS)[: 4 if weighted else 2]
 
@@ -1073,7 +1191,9 @@ def check_shapes(meta: Meta, tensors: Tensors) -> None:
     for name in [name for name in tensors if name in {*SUMS, *TARGET_SUMS}]:
         take(tensors, name, "I64", [a.c * (a.c + 1) // 2] if name.endswith("gram") else [a.k, a.c])
     n = tensors["labels"].shape[0] if "labels" in tensors else 0
-    take(tensors, "weights", "F32", [a.problems, n if a.kernel else a.c])
+    need("weights" not in tensors or "learner" not in meta, "rows", "a model with a learner has no weights")
+    if "learner" not in meta:
+        take(tensors, "weights", "F32", [a.problems, n if a.kernel else a.c])
     need(("moments" in tensors) == (meta.get("moments") == "matrix"), "rows", "moments are missing, or must not be")
     if "moments" in tensors:
         take(tensors, "moments", "F32", [a.features, a.features])
@@ -1128,8 +1248,10 @@ def check_linear_model(state: State, tick: Tick) -> Iterator[tuple[str, str]]:
     names, ones, units = sums_there(meta, tensors), [1] * len(rows.ids), Letters(meta).units
     fit = set(tensors) & {*SUMS, *TARGET_SUMS} == set(names)
     need(fit, "rows", "sums are missing, or there are some that must not be there")
-    H = check_independent(meta, rows, tensors, tick) if "selection" in meta else check_decisions(meta, rows, tick)
+    H = check_independent(meta, rows, tensors, tick) if is_independent(meta) else check_decisions(meta, rows, tick)
     yield "decisions", f"each of {len(rows.ids)} rows is kept, in the order in which they stand"
+    if "learner" in meta:
+        raise NeedsLibraryError("decisions")
     sums = check_sums(meta, rows, tensors, H, names[:2], ones)
     if names[2:]:
         units *= 16
@@ -1314,7 +1436,10 @@ def kernel_of_distance(order: int, gamma: Fraction, square: Fraction, context: C
 def check_kernel_model(state: State, tick: Tick) -> Iterator[tuple[str, str]]:
     """Decisions and weights of a kernel model, which has no sums; says what holds as it goes."""
     _, meta, tensors, rows, _ = state
-    a, n, tau = Letters(meta), len(rows.ids), hexadecimal(meta["threshold"])
+    a, n = Letters(meta), len(rows.ids)
+    tau = None if is_independent(meta) else hexadecimal(meta["threshold"])
+    if tau is None:
+        check_independent(meta, rows, tensors, tick)
     mu, floor = a.units, Fraction(a.units, 2)
     need(n <= mu, "decisions", "there are more rows than the capacity allows")
     H: Matrix = []
@@ -1322,7 +1447,8 @@ def check_kernel_model(state: State, tick: Tick) -> Iterator[tuple[str, str]]:
     for i, g in enumerate(rows.grid):
         k, own = [kernel_value(other, g, meta) for other in rows.grid[:i]], kernel_value(g, g, meta)
         need(max(map(abs, [*k, own])) <= LARGEST_KERNEL, "decisions", "kernel values are larger than they may be")
-        kept = compared(H, P, k, own - mu * tau, floor) < 0  # that is, own + mu - k'H^-1 k > mu + mu tau
+        # That is, own + mu - k'H^-1 k > mu + mu tau.
+        kept = tau is None or compared(H, P, k, own - mu * tau, floor) < 0
         need(kept, "decisions", f"row {i + 1} of {n} would not be kept: its pivot is not above the threshold")
         H = [[*line, x] for line, x in zip(H, k, strict=True)] + [[*k, own + mu]]
         P = bordered(P, k, own + mu)
@@ -1373,10 +1499,12 @@ def estimate(state: State) -> float:
         return n * n / 2 * a_pair + n * n * n / 3 * (guess + proof) + 6 * a.problems * n * n * proof
     filled = sum(1 for row in some for v in row if v) / len(some)
     seconds = n * filled * filled * add * len(sums_there(meta, tensors)) / 2
-    if "selection" not in meta:
+    if not is_independent(meta):
         seconds += 0.0 if meta["threshold"] == "inf" else n * a.c * a.c * (guess + proof)
     elif meta["moments"] == "matrix":
         seconds += a.c * a.c * a.c * (3 * guess + 3 * proof) + n * filled * filled * add
+    if "learner" in meta:
+        return seconds
     if loss(meta) != "logistic":
         return seconds + 2 * a.c * a.c * a.c * guess + 5 * a.problems * a.c * a.c * proof
     probe = Logistic([list(row) for row in some], [1 << C_BITS] * len(some), meta)
@@ -1645,15 +1773,25 @@ def read_state(path: Path) -> State:
     if "shards" in meta:
         meta, tensors = joined(path, meta, tensors)
         raw = written(meta, tensors)
-    elif "kernel" not in meta:
+    elif not {"kernel", "raw_columns"} & set(meta):
         size = sum(len(tensors[name].body) for name in ROWS[:4] if name in tensors)
         need(size <= LARGEST_FILE, "layout", "so many rows must be written in several files")
     rows = read_rows(meta, tensors)
+    if "raw_columns" in meta:
+        raise NeedsLibraryError("names")
     if meta.get("kernel") == "custom":
         raise NeedsCodeError("erasable-kernel with a function of the caller's")
     return State(form, meta, tensors, rows, hashlib.sha256(raw).hexdigest())
 
 
+LEARNER_NOT_CHECKED = {
+    "names": "a library trains the learner, which is in no file; layout, checksum and names hold, and rows were not "
+    "selected again. Altered rows, labels and parameters would not be noticed: compare the digest with that in a "
+    "signed receipt",
+    "decisions": "a library trains the learner, which is in no file; layout, checksum and names hold, and every row is "
+    "kept. Altered labels and parameters, and altered rows that are still kept, would not be noticed: compare the "
+    "digest with that in a signed receipt",
+}
 HOLDS, USAGE, BAD_RECEIPT, DOES_NOT_HOLD, UNREADABLE, NEEDS_CODE = 0, 2, 3, 4, 5, 8
 
 
@@ -1683,9 +1821,8 @@ def verdict(path: Path, say: Callable[[str], None], tick: Tick, estimate_only: b
     except NeedsCodeError as error:
         reason = f"{error}: what is stored follows from code that a file cannot hold; layout, checksum and names hold"
         code, found = NEEDS_CODE, {**found, "part": "code", "reason": reason}
-    except NotKnownError as error:
-        reason = f"{error} is checked by erasable verify alone; nothing was checked"
-        code, found = NEEDS_CODE, {**found, "part": "code", "reason": reason}
+    except NeedsLibraryError as error:
+        code, found = NEEDS_CODE, {**found, "part": "learner", "reason": LEARNER_NOT_CHECKED[str(error)]}
     except OSError as error:
         code, found = UNREADABLE, {**found, "part": "file", "reason": str(error.strerror)}
     return code, {**found, "seconds": round(time.process_time() - start, 3), "exit": code}

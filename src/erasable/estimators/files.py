@@ -81,7 +81,9 @@ def estimator_of(model: Model, like: object = None) -> Any:
     try:
         estimator._check_unchanged(model, None)
     except ConfigurationError as error:
-        raise StateFormatError(f"not a state: {error}") from error
+        # Without like, nobody changed a parameter: the file has a combination that no estimator writes.
+        reason = "no estimator has these parameters together." if like is None else error
+        raise StateFormatError(f"not a state: {reason}") from error
     estimator._take_over(model)
     return estimator
 
