@@ -33,7 +33,7 @@ Python's decimal module rounds correctly to as many digits as one asks for.
 
 Exit codes: 0 all of it holds; 2 wrong usage; 3 it is no receipt, or its signature is wrong; 4 the model
 does not hold, is not the state of the receipt, or is no model file; 5 a file cannot be read; 8 this kind of model needs
-code that a file cannot hold: layout, checksum and names hold, and nothing else was checked.
+code that a file cannot hold, or a library that trains its learner: what was not checked is named, and the rest holds.
 """
 
 from __future__ import annotations

@@ -383,6 +383,10 @@ class TrainedLearner:
         )
 
 
+#: What a file without sums and weights says nothing about twice, so that an alteration leaves no contradiction.
+STORED_ONCE = ("labels or targets", "weights of rows", "parameters", "numbers in rows")
+
+
 def _note_on(name: str) -> str:
     """A sentence about a file that was left behind, and what to do about it."""
     if name.endswith(".learner"):
@@ -415,6 +419,10 @@ class VerifyReport:
     left_behind : tuple of str
         For a model in a file: names of files in its folder that hold something of a model file which was renamed,
         removed or replaced: its fitted learner, or what an interrupted change left. They were not changed.
+    not_compared : tuple of str
+        What could be altered without a trace as long as every row is still selected. Empty where sums or weights are
+        stored, which follow from all of it. Otherwise, as with a learner, only the digest in a signed receipt shows
+        that nobody altered the file on purpose.
     """
 
     core_rows: int
@@ -423,25 +431,41 @@ class VerifyReport:
     digest: str
     learner: TrainedLearner | None = None
     left_behind: tuple[str, ...] = ()
+    not_compared: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """Plain values for JSON; an entry for the learner where there is one."""
         learner = {} if self.learner is None else {"learner": self.learner.as_json()}
         plain = {name: value for name, value in vars(self).items() if name != "learner"}
-        return {**plain, "left_behind": list(self.left_behind), **learner}
+        lists = {"left_behind": list(self.left_behind), "not_compared": list(self.not_compared)}
+        return {**plain, **lists, **learner}
 
     def __str__(self) -> str:
         recomputed = f"; {self.sums:,} sums and {self.weights:,} weights recomputed, all identical"
         learner = "" if self.learner is None else f"\n{self.learner}"
+        limits = f"\n{self.limits}" if self.limits else ""
         notes = "".join(f"\nnote: {_note_on(name)}" for name in self.left_behind)
         return (
             f"verified: {self.core_rows:,} core rows replayed and selected again{recomputed if self.sums else ''}\n"
-            f"state digest {self.digest}{learner}{notes}"
+            f"state digest {self.digest}{learner}{limits}{notes}"
+        )
+
+    @property
+    def limits(self) -> str:
+        """What this verification could not see, as a sentence; empty where everything that is stored was compared."""
+        if not self.not_compared:
+            return ""
+        return (
+            f"No sums or weights are stored, so altered {', '.join(self.not_compared[:-1])} and "
+            f"{self.not_compared[-1]} are noticed only where a row is not selected any more. "
+            "Compare the state digest with that in a signed receipt."
         )
 
     def _repr_html_(self) -> str:
         counts = ("core rows", self.core_rows), ("sums", self.sums or None), ("weights", self.weights or None)
-        return facts("Verified: every bit is what the stored rows give", [*counts, ("state digest", self.digest)])
+        limits = ("not compared", ", ".join(self.not_compared) or None)
+        title = "Verified: every bit is what the stored rows give"
+        return facts(title, [*counts, limits, ("state digest", self.digest)])
 
 
 _FEW = 100  # rows offered: with fewer, nothing is said

@@ -52,7 +52,7 @@ from erasable.models.configuration import Configuration
 from erasable.models.heads import HEADS
 from erasable.models.heads.linear import ExactSums
 from erasable.models.inputs import LARGEST, ONE, Labels, RowWeights, uneven
-from erasable.models.reports import VerifyReport
+from erasable.models.reports import STORED_ONCE, VerifyReport
 from erasable.models.selections import SELECTIONS
 from erasable.models.selections.leverage import described_order, read_order
 from erasable.models.strategies import Derived, classes_of
@@ -478,7 +478,8 @@ class State:
             _check_names(self)
             self._learn_and_compare(progress)
             sums, weights = self.configuration.head.counts(len(self.ids), self.derived)
-            return VerifyReport(len(self.ids), sums, weights, digest.result())
+            stored_once = () if self.derived else STORED_ONCE
+            return VerifyReport(len(self.ids), sums, weights, digest.result(), not_compared=stored_once)
 
     def _learn_and_compare(self, progress: Progress | None) -> None:
         """Raise VerificationError if this is not the state that learning its rows gives."""

@@ -103,6 +103,8 @@ class Evidence:
         How many were compared in that.
     learner : TrainedLearner or None
         What training the learner of the model on the stored rows gave, if it has one.
+    limits : str
+        What that could not see; empty where the file stores sums or weights.
     receipts : tuple of FiledReceipt
         In the order of their completion.
     no_receipts, copies : int
@@ -132,6 +134,7 @@ class Evidence:
     sums: int
     weights: int
     learner: TrainedLearner | None = None
+    limits: str = ""
     receipts: tuple[FiledReceipt, ...] = ()
     no_receipts: int = 0
     keyids: tuple[str, ...] = ()
@@ -291,11 +294,11 @@ def _checked_model(
     model, _ = read_model(path, code_in(like))
     try:
         report = model.verify(progress) if report is None else report
-        verified, sums, weights, learner = True, report.sums, report.weights, report.learner
+        verified, sums, weights, learner, limits = True, report.sums, report.weights, report.learner, report.limits
         if report.digest != about.digest:
             raise ChangedMeanwhileError("the model changed while it was being read: make the pack again.")
     except (VerificationError, StateFormatError):  # `verify` reports what differs
-        verified, sums, weights, learner = False, 0, 0, None
+        verified, sums, weights, learner, limits = False, 0, 0, None, ""
     about_model = {
         name: getattr(about, name) for name in ("kind", "core_rows", "features", "classes", "bytes", "digest")
     }
@@ -309,6 +312,7 @@ def _checked_model(
         sums=sums,
         weights=weights,
         learner=learner,
+        limits=limits,
         **about_model,
     )
 

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from erasable.models.model import Model
 
 _SMALLEST = 1e-300  # of a probability whose logarithm is taken
+#: Of linear models sums and weights show it; a file with a learner holds nothing that follows from labels.
+NOT_ALTERED = "nobody altered labels, parameters or numbers in the file, which only its digest can show"
 SAME_LIBRARY = (
     "state and rows are bitwise the same on any machine; the fitted learner has the same bits for the same library "
     "version and platform"
@@ -274,7 +276,8 @@ class LearnerRegression(Targets, Learner):
 def learner_guarantee(*, independent: bool) -> Guarantee:
     """What a model with a learner promises."""
     base = BITWISE_ON_ALL_ROWS if independent else BITWISE
-    return replace(base, definition=f"{base.definition}; {SAME_LIBRARY}")
+    definition = f"{base.definition}; {SAME_LIBRARY}"
+    return replace(base, definition=definition, assumptions=(*base.assumptions, NOT_ALTERED))
 
 
 def _read_learner(meta: dict[str, Any], *, classifies: bool) -> tuple[str, tuple[tuple[str, Any], ...]]:
