@@ -133,9 +133,9 @@ def test_scan_finds_the_rows_as_they_were_read(raw, capsys):
     assert {row for what, row in found if what == "float64 row"} == {0}
 
 
-def test_the_second_verifier_says_that_it_does_not_check_learners(raw):
+def test_the_second_verifier_states_what_it_does_not_check_of_learners(raw):
     assert run(["learn", "raw.csv", "--schema", "schema.toml", "--learner", "extra_trees", "-o", "m.erasable"]) == 0
     program = [sys.executable, str(PAGE.parents[1] / "verifier" / "erasable_verify.py"), "m.erasable"]
     done = subprocess.run(program, capture_output=True, text=True, check=False)
     assert done.returncode == 8
-    assert "nothing was checked" in done.stdout + done.stderr
+    assert "Altered rows, labels and parameters would not be noticed" in done.stdout

@@ -27,6 +27,7 @@ def test_verify(folder, capsys):
         "weights": report.weights,
         "digest": report.digest,
         "left_behind": [],
+        "not_compared": [],
     }
 
 
