@@ -6,8 +6,11 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from sklearn.base import clone
+from sklearn.linear_model import RidgeClassifier
 
-from erasable import ErasableClassifier, load
+from erasable import CoreSetUnlearner, ErasableClassifier, load
+from erasable.coresets import LeverageThreshold
 from erasable.errors import ConfigurationError
 from erasable.estimators import trained
 from erasable.operations.rendering import pyplot
@@ -85,6 +88,27 @@ def test_a_learner_whose_package_is_missing_blames_neither_rows_nor_the_file(mon
     clf._model.drop_caches()
     with pytest.raises(ConfigurationError, match="needs the module joblib"):
         clf.predict([[1.0, 2.0]])
+
+
+class NeedsPackage(RidgeClassifier):
+    """A learner that imports a package when it is trained."""
+
+    missing = False
+
+    def fit(self, X, y):
+        if NeedsPackage.missing:
+            raise ModuleNotFoundError("No module named 'numba'", name="numba")
+        return super().fit(X, y)
+
+
+def test_a_file_whose_learner_lacks_a_package_is_not_called_damaged(tmp_path, monkeypatch):
+    like = CoreSetUnlearner(LeverageThreshold(0.1, scaling=8.0), NeedsPackage())
+    X = np.arange(40.0).reshape(20, 2) / 16
+    clone(like).fit(X, [0, 1] * 10).save(tmp_path / "m.erasable")
+    monkeypatch.setattr(NeedsPackage, "missing", True)
+    with pytest.raises(ConfigurationError, match="training the learner needs the module numba") as caught:
+        load(tmp_path / "m.erasable", like=like)
+    assert "not a state" not in str(caught.value)
 
 
 def test_a_cached_learner_whose_package_is_gone_is_trained_again_or_the_package_named(monkeypatch):
