@@ -43,11 +43,12 @@ class Book:
     """A ledger with a clock that can be moved, and which can be opened anew."""
 
     def __init__(self, folder, **settings):
-        self.folder, self.settings, self.now = folder, Settings(**settings), NOW
+        self.folder, self.settings, self.now, self.passed = folder, Settings(**settings), NOW, 0.0
         self.open()
 
     def open(self):
-        self.ledger = Ledger(self.folder, b"k" * 32, self.settings, lambda: self.now)
+        clocks = {"clock": lambda: self.now, "elapsed": lambda: self.passed}
+        self.ledger = Ledger(self.folder, b"k" * 32, self.settings, **clocks)
         return self.ledger
 
     def again(self, *, saved=True):
@@ -368,6 +369,32 @@ def test_a_request_can_be_cancelled_in_its_grace_period_also_after_a_restart(tmp
     assert [(e.what, e.by) for e in book.ledger.trail(request_id=first.request_id).events if e.what == "cancel"] == [
         ("cancel", "desk")
     ]
+
+
+def test_a_clock_that_is_set_back_holds_no_request_beyond_its_grace_period(tmp_path):
+    book = Book(tmp_path / "ledger", grace=timedelta(hours=1), promise=timedelta(hours=1))
+    book.file("first")
+    book.now -= timedelta(days=30)
+    book.file("second")
+    book.passed += 3599
+    assert book.ledger.begin() == []
+    book.passed += 1
+    assert [e.reference for e, _ in book.ledger.begin()] == ["first", "second"]
+    assert book.ledger.overdue(book.now) == 0
+    book.passed += 3600
+    assert book.ledger.overdue(book.now) == 2
+    book.commit()
+    book.file("third")
+    book.now -= timedelta(days=30)
+    book.again()  # only the wall clock goes on: it waits for a grace period from now on, and no longer
+    book.passed += 3599
+    assert book.ledger.begin() == []
+    book.passed += 1
+    assert [e.reference for e, _ in book.ledger.begin()] == ["third"]
+    book.commit()
+    book.file("fourth")
+    book.now += timedelta(hours=1)  # the wall clock alone
+    assert [e.reference for e, _ in book.ledger.begin()] == ["fourth"]
 
 
 def test_a_request_that_reached_a_model_is_in_progress_after_a_kill_at_any_step():

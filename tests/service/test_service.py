@@ -473,6 +473,7 @@ def test_access_is_answered_as_stored_now_and_by_memory_alone(service, opened, c
     assert b"person-3" not in bytes_below(tmp_path / "ledger")
     committed(service, "person-3")
     assert all(not found.rows for found in service.stored_of(name).values())
+    clock.jump(-86_400)  # a clock that is set back keeps no name in memory for longer
     clock.pass_by(3601)
     with pytest.raises(UnknownRequestError, match="not held any more"):
         service.stored_of(name)
@@ -527,9 +528,10 @@ def test_a_clock_that_is_set_back_stops_no_callback(opened, clock):
     service = opened(send=send)
     committed(service, callbacks=["https://c.example/status"])
     service.callbacks.tell()
-    clock.pass_by(-86_400)
-    service.callbacks.tell()
-    clock.pass_by(2)
+    clock.jump(-86_400)
+    for seconds in (1, 2):
+        service.callbacks.tell()
+        clock.pass_by(seconds)
     assert service.callbacks.tell() == 1
     assert service.health().callbacks_owed == 0
 

@@ -65,6 +65,21 @@ def test_a_token_expires(path):
     assert scopes(known, token) == frozenset()
 
 
+def test_a_clock_that_is_set_back_makes_no_token_last_longer(path):
+    now = datetime(2026, 1, 1, tzinfo=UTC)
+    times, passed = [now], [0.0]
+    known = TokenFile(path, lambda: times[0], lambda: passed[0])
+    token = make_token(path, "a", ["predict"], expires=now + timedelta(days=1))
+    assert scopes(known, token) == {"predict"}
+    times[0] = now - timedelta(days=40)
+    passed[0] = 86_399.0
+    assert scopes(known, token) == {"predict"}
+    passed[0] = 86_400.0
+    assert scopes(known, token) == frozenset()
+    make_token(path, "b", ["predict"], expires=times[0] + timedelta(days=1))  # the clock is right from now on
+    assert scopes(known, token) == {"predict"}
+
+
 @pytest.mark.parametrize(
     ("name", "scopes"),
     [("", ["predict"]), ("a b", ["predict"]), ("a", []), ("a", ["predict", "root"]), ("x" * 65, ["audit"])],

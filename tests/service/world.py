@@ -129,7 +129,7 @@ class World:
             lambda: None,
             self.listed,
         )
-        self.callbacks = Callbacks(self.ledger, settings, lambda: NOW, self.send)
+        self.callbacks = Callbacks(self.ledger, settings, self.send)
 
     def send(self, url: str, entry) -> None:
         assert url == URL

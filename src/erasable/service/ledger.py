@@ -93,8 +93,10 @@ class Ledger:
         clock: Callable[[], datetime],
         *,
         disk: Disk = REAL_DISK,
+        elapsed: Callable[[], float] = elapsed,
     ) -> None:
         self._key, self._settings, self._clock, self._disk = operator_key, settings, clock, disk
+        self._elapsed = elapsed
         home = os.path.abspath(folder)
         self._folder_lock = lock_folder(home, disk)
         # A thread takes both in this order. Accepting needs the second alone, so it waits for no commit.
@@ -103,6 +105,7 @@ class Ledger:
         self._arriving: list[_Arrival] = []
         self._live: dict[str, Entry] = {}  # by key, as everything below: entries that are open or owe something
         self._open: dict[str, People] = {}  # of all requests that are not settled
+        self._held_since: dict[str, float] = {}  # when this process took each of them in, by ``elapsed``
         self._named = 0  # identities in these
         self._owing: dict[str, None] = {}  # receipts or callbacks
         self._index, self._index_path = Index(), os.path.join(home, "index")
@@ -355,7 +358,8 @@ class Ledger:
     def overdue(self, now: datetime) -> int:
         """How many of them are past their expected completion."""
         with self._lock:
-            return sum(self._live[name].expected < now for name in self._open)
+            entries = [self._live[name] for name in self._open]
+            return sum(self._has_come(entry.expected, entry, now) for entry in entries)
 
     def begin(self) -> list[tuple[Entry, People]]:
         """All requests that are not settled and past their grace period, from now on in progress, with identities.
@@ -366,7 +370,7 @@ class Ledger:
         with self._past_lock:
             with self._lock:
                 entries = [self._live[name] for name in self._open]
-            ready = [e for e in entries if e.state is State.IN_PROGRESS or (e.cancel_until or now) <= now]
+            ready = [e for e in entries if e.state is State.IN_PROGRESS or self._has_come(e.cancel_until, e, now)]
             pending = [e for e in ready if e.state is State.PENDING]
             if begun := [{"request": e.key, "begun": True} for e in pending if e.cancel_until is not None]:
                 self._append(begun)
@@ -527,10 +531,21 @@ class Ledger:
         else:
             self._live.pop(entry.key, None)
 
+    def _has_come(self, at: datetime | None, entry: Entry, now: datetime) -> bool:
+        """Whether a time that an open entry was given has come, by the wall clock or by the time that has passed.
+
+        A wall clock that is set back must not hold a request. After a restart only the wall clock is left, so an entry
+        waits from then on for at most as long as it was to wait when it was received.
+        """
+        if at is None or at <= now:
+            return True
+        return self._elapsed() - self._held_since[entry.key] >= (at - entry.received).total_seconds()
+
     def _settle(self, settled: list[tuple[Entry, Record]]) -> None:
         self._index.put(settled)
         with self._lock:
             for entry, _ in settled:
+                self._held_since.pop(entry.key, None)
                 self._put_live(entry)
                 self._named -= len(self._open.pop(entry.key, ()))
                 self._epochs.drop(entry.key)
@@ -538,7 +553,9 @@ class Ledger:
     def _hold(self, accepted: Collection[_Open]) -> None:
         """Take in open requests."""
         self._index.put([(entry, None) for entry, _ in accepted])
+        since = self._elapsed()
         for entry, identities in accepted:
+            self._held_since.setdefault(entry.key, since)  # those that move to another file were held before
             self._put_live(entry)
             self._named += len(identities) - len(self._open.get(entry.key, ()))
             self._open[entry.key] = identities

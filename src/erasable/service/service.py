@@ -245,7 +245,7 @@ class ErasureService:
                 pass  # taking the lock erases what an interrupted change or a renamed model left behind
         self._snapshots.refresh(lambda file: read_predictor(file.path))  # the writer has not started yet
         self._agreed_spelling()  # raises if the models contradict each other
-        ledger = Ledger(self._folder, self._operator_key, self.settings, self._clock)
+        ledger = Ledger(self._folder, self._operator_key, self.settings, self._clock, elapsed=self._elapsed)
         self._ledger, self._resumed = ledger, ledger.waiting
         for what, stated in (("vouch", self.settings.vouch), ("trust-clock", self.settings.trust_clock)):
             if stated:  # before it has an effect
@@ -270,8 +270,9 @@ class ErasureService:
             self._suppression,
             wait=lambda: self._threads[0].until_next(),
             passed=self._note_passed,
+            elapsed=self._elapsed,
         )
-        self.callbacks = Callbacks(ledger, self.settings, self._clock, self._send)
+        self.callbacks = Callbacks(ledger, self.settings, self._send, self._elapsed)
         tick = self.settings.tick
         self._comparing = PeriodicThread("compare", max(tick, 1.0), self._compare)
         self._threads = [

@@ -15,10 +15,11 @@ import secrets
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from erasable.errors import ConfigurationError, StateFormatError
+from erasable.service.purges import elapsed
 from erasable.store import locked, read
 
 #: What a token may allow. ``erase`` files, follows and cancels requests; ``audit`` sees digests, rows and receipts;
@@ -99,8 +100,14 @@ def revoke_token(path: str | os.PathLike[str], name: str) -> None:
 class TokenFile:
     """The tokens of a file, read again when it has changed; a file that does not exist has none."""
 
-    def __init__(self, path: str | os.PathLike[str], clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
-        self._path, self._clock = os.path.abspath(path), clock
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        elapsed: Callable[[], float] = elapsed,
+    ) -> None:
+        self._path, self._clock, self._elapsed = os.path.abspath(path), clock, elapsed
+        self._read_at, self._passed = clock(), elapsed()  # when the file was read
         self._read_facts: tuple[int, ...] | None = None
         self._tokens: list[Token] = []
 
@@ -115,13 +122,17 @@ class TokenFile:
         for token in self._tokens:
             if hmac.compare_digest(token.hash, sent):
                 found = token
-        return None if found is None or (found.expires is not None and found.expires <= self._clock()) else found
+        if found is None or found.expires is None:
+            return found
+        # A wall clock that is set back makes no token last longer.
+        passed = timedelta(seconds=self._elapsed() - self._passed)
+        return None if found.expires <= max(self._clock(), self._read_at + passed) else found
 
     def _read_again(self) -> None:
         now = _facts_of(self._path)
         if now != self._read_facts:
             self._tokens = list_tokens(self._path) if now else []
-            self._read_facts = now
+            self._read_facts, self._read_at, self._passed = now, self._clock(), self._elapsed()
 
 
 class TokenWatch:

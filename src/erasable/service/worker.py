@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Protocol
 from urllib.parse import urlsplit
 
@@ -24,6 +24,7 @@ from erasable.operations.requests import Request
 from erasable.service.ledger import Ledger
 from erasable.service.lineage import Erased, Origin
 from erasable.service.model_files import VerifiedState
+from erasable.service.purges import elapsed
 from erasable.service.requests import Entry, Erasure, Identity, People, State
 from erasable.service.settings import Settings
 from erasable.service.suppression import ListedPeople, SuppressionList
@@ -47,7 +48,7 @@ _FOREIGN = (
 )
 _PAUSE = 0.0005  # seconds from one signature to the next, so that predictions do not wait for hundreds of them
 _THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
-_FIRST_PAUSE, _LONGEST_PAUSE = timedelta(seconds=1), timedelta(hours=1)
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 3600.0  # seconds
 
 
 class File(Protocol):
@@ -83,14 +84,15 @@ class Worker:
         suppression: SuppressionList | None = None,
         wait: Callable[[], object] = lambda: None,
         passed: Callable[[str, datetime, VerifyReport], object] = lambda *_: None,
+        elapsed: Callable[[], float] = elapsed,
     ) -> None:
         self._ledger, self._files, self._signer, self._settings = ledger, files, signer, settings
         self._clock, self._refresh, self._suppression = clock, refresh, suppression
-        self._wait, self._passed = wait, passed
+        self._wait, self._passed, self._elapsed = wait, passed, elapsed
         self._listed = copy(suppression)  # all who were erased by earlier runs, without erasures in progress
         self._list_found = [0, ""] if suppression is None else suppression.position
         self._list_is_ahead = suppression is not None and self._list_found != ledger.files.list_position
-        self._access: dict[str, tuple[datetime, People]] = {}
+        self._access: dict[str, tuple[float, People]] = {}  # with the end of each, by ``elapsed``
         self._unsigned: dict[str, People] = {}  # of erasures that owe receipts; in memory only
         self._failed: set[str] = set()  # models that could not sign the last time
         self._replayed: dict[str, str] = {}  # for foreign files, the checksum after the list was replayed
@@ -104,8 +106,8 @@ class Worker:
         written: accepted requests are in progress.
         """
         with self.changing():
-            now = self._clock()
-            self._access = {name: held for name, held in self._access.items() if held[0] > now}
+            now, passed = self._clock(), self._elapsed()
+            self._access = {name: held for name, held in self._access.items() if held[0] > passed}
             work = self._ledger.begin()
             try:
                 named = People(who for entry, identities in work if entry.kind == "erasure" for who in identities)
@@ -116,7 +118,7 @@ class Worker:
                 raise
             for entry, identities in work:
                 if entry.kind == "access":
-                    self._access[entry.key] = now + self._settings.access_for, identities
+                    self._access[entry.key] = passed + self._settings.access_for.total_seconds(), identities
                 else:
                     self._unsigned[entry.key] = identities
             self._ledger.complete([entry.key for entry, _ in work], tuple(self._files), self._suppression)
@@ -289,7 +291,7 @@ class Worker:
         if entry.kind != "access" or entry.state is not State.COMPLETED:
             raise ConfigurationError("only a completed request for access has an answer: wait for it.")
         held = self._access.get(entry.key)
-        if held is None or held[0] <= self._clock():
+        if held is None or held[0] <= self._elapsed():
             raise UnknownRequestError("the answer is not held any more: ask again, with a new id.")
         return held[1]
 
@@ -298,7 +300,7 @@ class Worker:
 class _Attempts:
     """How often one change was sent to one URL, when the next attempt is due, and the outcome."""
 
-    due: datetime
+    due: float  # by ``elapsed``, so that a wall clock that is set back delays nothing
     count: int = 0
     sent: bool = False
     over: bool = False
@@ -308,9 +310,9 @@ class Callbacks:
     """Reports every change of state to the URLs that requests name."""
 
     def __init__(
-        self, ledger: Ledger, settings: Settings, clock: Callable[[], datetime], send: Send | None = None
+        self, ledger: Ledger, settings: Settings, send: Send | None = None, elapsed: Callable[[], float] = elapsed
     ) -> None:
-        self._ledger, self._settings, self._clock, self._send = ledger, settings, clock, send
+        self._ledger, self._settings, self._send, self._elapsed = ledger, settings, send, elapsed
         self._attempts: dict[tuple[str, str, State], _Attempts] = {}
 
     def tell(self) -> int:
@@ -338,10 +340,9 @@ class Callbacks:
 
     def _is_over(self, url: str, change: Entry, failed: set[str | None]) -> bool:
         """Try to report a change, if that is due; whether it was delivered, now or before, or given up."""
-        now, host = self._clock(), urlsplit(url).hostname
+        now, host = self._elapsed(), urlsplit(url).hostname
         attempts = self._attempts.setdefault((change.key, url, change.state), _Attempts(now))
-        waits = now < attempts.due <= now + _LONGEST_PAUSE  # a clock that was set back does not delay it
-        if attempts.over or waits or host in failed:
+        if attempts.over or now < attempts.due or host in failed:
             return attempts.over
         attempts.due = now + min(_FIRST_PAUSE * 2**attempts.count, _LONGEST_PAUSE)
         attempts.count += 1
