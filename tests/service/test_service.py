@@ -209,6 +209,7 @@ def test_a_full_disk_is_a_clear_state_and_nothing_is_half_accepted(service, mode
     assert service.ledger.entry(first).state == "in_progress"
     full[0] = False
     commit.once()
+    rounds_of(service, "probe").once()
     assert service.health().ready
     assert service.ledger.entry(first).state == "completed"
     assert all("person-1" not in people(path) and "person-2" in people(path) for path in models.values())
@@ -227,9 +228,49 @@ def test_on_a_full_disk_it_starts_predicts_and_goes_on_when_there_is_room(opened
         service._threads[0].once()
         assert "the disk is full" in service.health().problem
     service._threads[0].once()
+    rounds_of(service, "probe").once()
     assert service.health().ready
     assert service.ledger.entry(names[1]).state == "completed"
     assert b"person" not in bytes_below(tmp_path / "ledger")
+
+
+def test_it_is_ready_only_while_a_request_would_be_accepted(service, models, monkeypatch, tmp_path):
+    rounds, full = rounds_of(service, "probe"), OSError(errno.ENOSPC, "full")
+    rounds.once()
+    assert service.health().ready
+    with monkeypatch.context() as patch:  # nobody has asked for anything yet
+        patch.setattr(Disk, "write", lambda *_: (_ for _ in ()).throw(full))
+        rounds.once()
+        assert not service.health().ready
+        assert "the disk is full" in service.health().problem
+    rounds.once()
+    assert service.health().ready
+    with monkeypatch.context() as patch:
+        patch.setattr(Disk, "fsync", lambda *_: (_ for _ in ()).throw(full))
+        with pytest.raises(StoreError, match="the disk is full"):
+            asked(service)
+        service._threads[0].once()  # there is nothing to commit
+        assert not service.health().ready  # at once, and not only after the next round
+        rounds.once()
+        assert not service.health().ready
+    rounds.once()
+    assert service.health().ready
+    with monkeypatch.context() as patch:
+        patch.setattr(Disk, "fsync", lambda *_: (_ for _ in ()).throw(full))
+        with pytest.raises(StoreError, match="the disk is full"):
+            asked(service)
+    asked(service, "person-4")
+    assert service.health().ready  # a request was accepted
+    for path, needed in ((tmp_path / "ledger", 2**20), (tmp_path, models["left"].stat().st_size)):
+        with monkeypatch.context() as patch:
+            free = {str(path): needed - 1}
+            patch.setattr(Disk, "free", lambda _, folder, free=free: free.get(folder))
+            rounds.once()
+            assert "the disk is full" in service.health().problem
+            assert str(path) in service.health().problem
+        rounds.once()
+        assert service.health().ready
+    assert not list(tmp_path.rglob(".room"))
 
 
 def test_one_model_that_fails_holds_up_the_request_until_it_is_durable_in_all(service, models, monkeypatch):

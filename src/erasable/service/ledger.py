@@ -62,9 +62,10 @@ from erasable.service.requests import (
 )
 from erasable.service.settings import Settings
 from erasable.service.suppression import SuppressionList, read_key
-from erasable.store import REAL_DISK, Disk, Record
+from erasable.store import REAL_DISK, Disk, Record, check_room, check_writable
 
 _RECENT = 1_000  # settled entries that are kept in memory
+_ROOM = 2**20  # bytes that must be free for a request, its outcome and its receipts
 _UNSAVED = 2_000  # records after which the index is saved again
 _Open = tuple[Entry, People]
 
@@ -97,7 +98,8 @@ class Ledger:
     ) -> None:
         self._key, self._settings, self._clock, self._disk = operator_key, settings, clock, disk
         self._elapsed = elapsed
-        home = os.path.abspath(folder)
+        home = self._folder = os.path.abspath(folder)
+        self._failure: StoreError | None = None  # of the last write, until one succeeds
         self._folder_lock = lock_folder(home, disk)
         # A thread takes both in this order. Accepting needs the second alone, so it waits for no commit.
         self._past_lock, self._lock = threading.RLock(), threading.RLock()
@@ -166,7 +168,9 @@ class Ledger:
         try:
             if fresh:
                 self._put_open(fresh.values())
+                self._failure = None
         except StoreError as error:
+            self._failure = error
             for arrival in together:
                 if any(entry.key in fresh for entry, _ in arrival.filed) and isinstance(arrival.outcome, list):
                     arrival.outcome = error
@@ -344,6 +348,24 @@ class Ledger:
         return self._index.tombstones()
 
     @property
+    def problem(self) -> str | None:
+        """Why the last write failed, or a request would not be accepted now; None if nothing is known."""
+        failure = self._failure
+        return None if failure is None else str(failure)
+
+    def probe(self) -> None:
+        """Find out whether a request could be made durable; see ``problem``. After a failure the medium decides."""
+        failure = self._failure
+        try:
+            check_room(self._folder, _ROOM, disk=self._disk)
+            check_writable(self._folder, durably=failure is not None, disk=self._disk)
+        except StoreError as error:
+            self._failure = error
+        else:
+            if self._failure is failure:  # otherwise a write has failed meanwhile
+                self._failure = None
+
+    @property
     def newest(self) -> datetime | None:
         """The last time at which a request was received or settled."""
         return self._index.newest
@@ -489,7 +511,11 @@ class Ledger:
 
     def _append(self, records: Sequence[Mapping[str, Any]]) -> list[Record]:
         """Make records durable in ``past``; for the holder of its lock."""
-        places = self._past.append(records)
+        try:
+            places = self._past.append(records)
+        except StoreError as error:
+            self._failure = error
+            raise
         self._unsaved += len(records)
         self._index.add_events(record for record in records if "event" in record)
         return places

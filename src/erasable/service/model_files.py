@@ -101,6 +101,13 @@ class ServedFile:
         """Verify the file; see ``verified``."""
         return self._verifier(verified, self.path, named, listed, progress=lambda *_: None)  # signs of life
 
+    def size(self) -> int:
+        """Bytes of the file, without its parts; 0 if it cannot be looked at."""
+        try:
+            return os.stat(self.path).st_size
+        except OSError:
+            return 0
+
     def checksum(self) -> str | None:
         """Checksum of the model in the file; None if it cannot be read."""
         return checksum_at(self.path)

@@ -58,11 +58,12 @@ from erasable.service.settings import Settings
 from erasable.service.suppression import Suppressed, SuppressionList
 from erasable.service.tokens import TokenWatch
 from erasable.service.worker import Callbacks, PeriodicThread, Send, Worker
-from erasable.store import HeldMark, Mark, doubt_about_blocks, set_mark
+from erasable.store import HeldMark, Mark, check_room, doubt_about_blocks, set_mark
 
 T = TypeVar("T")
 
-_PURGES = 600.0  # seconds
+_PURGES, _PROBES = 600.0, 2.0  # seconds
+_SPARE = 2**16  # bytes next to a new copy of a model
 _WRITER_NICENESS, _READER_NICENESS, _VERIFIER_NICENESS = 10, 10, 19
 _SHORTEST_KEY = 16  # bytes
 
@@ -71,8 +72,9 @@ _SHORTEST_KEY = 16  # bytes
 class Health:
     """The state of the service, without identities and digests."""
 
-    ready: bool  # it has recovered, accepts requests, and the last call of each thread succeeded
-    problem: str | None = None  # the error of the last commit, receipt or callback: a full disk, say
+    # It has recovered, a request would be accepted and carried out, and the last call of each thread succeeded.
+    ready: bool
+    problem: str | None = None  # why it is not ready: the error of the last write, commit or receipt; a full disk, say
     doubts: tuple[str, ...] = ()  # where overwritten bytes may stay on the medium
     waiting: int = 0  # requests that are not settled
     overdue: int = 0  # those of them that are past their expected completion
@@ -196,6 +198,7 @@ class ErasureService:
         self._ledger: Ledger | None = None
         self._threads: list[PeriodicThread] = []
         self._doubts: tuple[str, ...] = ()
+        self._no_room: str | None = None  # why a model could not be rewritten now
         self._resumed, self._open = 0, False
         self._starting = threading.Lock()
 
@@ -282,7 +285,19 @@ class ErasureService:
             self._comparing,
             PeriodicThread("purge", _PURGES, self._purge_old),
             PeriodicThread("note", max(tick, 1.0), self.note_incidents),
+            PeriodicThread("probe", _PROBES, self._probe),
         ]
+        self._probe()
+
+    def _probe(self) -> None:
+        """Find out whether a request would be accepted and carried out. It never raises: it is not to become rarer."""
+        self.ledger.probe()
+        self._no_room = None
+        try:
+            for file in self._files.values():
+                check_room(os.path.dirname(file.path), file.size() + _SPARE)
+        except StoreError as error:
+            self._no_room = str(error)
 
     def _compare(self) -> None:
         self.worker.compare()
@@ -592,7 +607,8 @@ class ErasureService:
         ledger = self._ledger
         if ledger is None:
             return Health(False, "the service is not running.", self._doubts)
-        problems = [thread.problem for thread in self._threads if thread.problem is not None]
+        found = [ledger.problem, self._no_room, *(thread.problem for thread in self._threads)]
+        problems = [problem for problem in found if problem is not None]
         try:
             os.close(os.open(os.devnull, os.O_RDONLY))
         except OSError:  # threads that need no file succeed all the same

@@ -29,7 +29,16 @@ from erasable.store._appending import (
 from erasable.store._caches import erase_cache, read_cache, write_cache
 from erasable.store._disk import REAL_DISK, Disk, check_mode, check_private, doubt_about_blocks
 from erasable.store._files import LIMIT as LARGEST
-from erasable.store._files import Fetch, Parse, PartsOf, SideFiles, check_timeout, side_files
+from erasable.store._files import (
+    Fetch,
+    Parse,
+    PartsOf,
+    SideFiles,
+    check_room,
+    check_timeout,
+    check_writable,
+    side_files,
+)
 from erasable.store._marks import HeldMark, Mark, set_mark
 from erasable.store._texts import half_written, replaced_text, write_text
 from erasable.store._writing import PRIVATE, Writer, locked, read
@@ -52,7 +61,9 @@ __all__ = [
     "Writer",
     "check_mode",
     "check_private",
+    "check_room",
     "check_timeout",
+    "check_writable",
     "doubt_about_blocks",
     "erase_cache",
     "half_written",

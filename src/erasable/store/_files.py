@@ -20,6 +20,7 @@ from typing import NamedTuple, TypeVar
 
 from erasable.errors import BusyError, ConfigurationError, ErasableError, StateFormatError
 from erasable.store._disk import (
+    REAL_DISK,
     Disk,
     access_to,
     close_quietly,
@@ -33,6 +34,7 @@ from erasable.store._disk import (
 )
 
 _PART = re.compile(r"[0-9a-f]{64}")
+_PROBE, _PROBED = ".room", 2**16  # the name of a file that is written to see whether that is possible, and its bytes
 
 
 class SideFiles(NamedTuple):
@@ -247,6 +249,33 @@ def write_fully(disk: Disk, descriptor: int, data: memoryview) -> None:
         data = data[taken:]
         if taken == _AT_ONCE:
             disk.fsync(descriptor)
+
+
+def check_room(folder: str, size: int, *, disk: Disk = REAL_DISK) -> None:
+    """Raise StoreError if a file of so many bytes would not fit into a folder, as far as the file system says."""
+    with explained("write in", folder):
+        free = disk.free(folder)
+        if free is not None and free < size:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def check_writable(folder: str, *, durably: bool, disk: Disk = REAL_DISK) -> None:
+    """Raise StoreError if a small file cannot be written in a folder; it is removed again.
+
+    Quotas, limits and file systems that became read-only are noticed in no other way. ``durably`` waits for the medium.
+    """
+    path = os.path.join(folder, _PROBE)
+    with explained("write in", folder):
+        with suppress(FileNotFoundError):
+            disk.unlink(path)
+        descriptor = disk.create(path, 0o600)
+        try:
+            write_fully(disk, descriptor, _ZEROS[:_PROBED])
+            if durably:
+                disk.fsync(descriptor)
+        finally:
+            close_quietly(disk, descriptor)
+            disk.unlink(path)
 
 
 def overwrite(disk: Disk, descriptor: int, path: str) -> None:
