@@ -11,6 +11,7 @@ import pytest
 
 from erasable import ErasableClassifier
 from erasable.audit.keys import new_key
+from erasable.service.processes import ChildProcess
 from erasable.service.service import ErasureService
 from erasable.service.settings import Settings
 
@@ -52,8 +53,7 @@ def saved(path, *, seed: int = 0, ids=None, people=None, n: int = 60) -> None:
 def processes_do_not_stand_back():
     """On a busy machine, processes of low priority would hold up every test that waits for them."""
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("_WRITER_NICENESS", "_READER_NICENESS", "_VERIFIER_NICENESS"):
-            patch.setattr(f"erasable.service.service.{name}", 0)
+        patch.setattr("erasable.service.service.ChildProcess", lambda _, *given: ChildProcess(0, *given))
         yield
 
 

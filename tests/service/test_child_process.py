@@ -69,6 +69,10 @@ def test_results_exceptions_and_progress_come_back(child):
     assert (total, far) == (3, [(0, 3), (1, 3), (2, 3)])
     assert pid == child.pid != os.getpid()
     assert niceness == min(os.nice(0) + 3, 19)
+    if sys.platform == "linux":  # threads of libraries that were imported before, too
+        threads = [int(name) for name in os.listdir(f"/proc/{pid}/task")]
+        assert len(threads) > 1
+        assert {os.getpriority(os.PRIO_PROCESS, thread) for thread in threads} == {niceness}
     with pytest.raises(InputError, match=r"^text$"):
         child(failing, "ours", "text")
     with pytest.raises(ZeroDivisionError):

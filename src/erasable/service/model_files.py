@@ -23,10 +23,14 @@ from erasable.models.reports import LearnReport, VerifyReport
 from erasable.operations.inspect import inspect
 from erasable.operations.model_file import ModelFile
 from erasable.operations.requests import Request
-from erasable.service.processes import Packed
+from erasable.service.processes import Packed, import_all
 from erasable.service.requests import Identity, keys_in, keys_of_each
 from erasable.service.suppression import SuppressionList
 
+#: Modules that the first call of each process would import, for a second or two: see ``import_all``.
+READING = ("erasable.service.http.rows", "erasable.service.model_files", "pyarrow", "pandas")
+LEARNING = ("erasable.estimators", "pyarrow", "pandas")
+VERIFYING = ("erasable.service.model_files", "flint")
 PATIENCE = 10.0  # seconds that a change waits for another program with the model
 T = TypeVar("T")
 
@@ -125,9 +129,10 @@ def opened(place: MarkedPath) -> ModelFile:
 
 
 def load_all(places: list[MarkedPath]) -> None:
-    """Load the models before the first request for them."""
+    """Load the models, and the modules with which rows are learnt, before the first request for them."""
     for place in places:
         _predictor(place)
+    import_all(*LEARNING)
 
 
 def _forget(place: MarkedPath, requests: list[Request], progress: Callable[[str, str], None]) -> None:

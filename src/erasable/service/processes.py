@@ -17,6 +17,7 @@ import threading
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
+from importlib import import_module
 from multiprocessing.connection import Connection
 from typing import Any, TypeAlias, TypeVar
 
@@ -30,18 +31,18 @@ _AGAIN = "It is restarted, and asked again, with the next round."
 APART = 2**16  # bytes: longer buffers cross by themselves, without being copied
 # The child ignores what this interpreter was told to ignore; where modules are found is passed to it.
 _FLAGS = {"ignore_environment": "-E", "no_user_site": "-s", "no_site": "-S"}
-# The niceness and the processors are set before anything is imported, so that predictions do not wait for imports.
+# The processors are set before anything is imported, so that predictions do not wait for imports. The niceness is set
+# after the first call: on a busy machine imports of one second took half a minute with it, and the first request waited.
 _BEGIN = """
 import os, sys
 end, niceness, allowed, *sys.path = sys.argv[1:]
 try:
-    os.nice(int(niceness))
     if allowed:
         os.sched_setaffinity(0, map(int, allowed.split(",")))
 except OSError:
     pass  # without permission it works all the same
 from erasable.service.processes import carry_out_calls
-carry_out_calls(int(end))
+carry_out_calls(int(end), int(niceness))
 """
 
 
@@ -85,8 +86,8 @@ class Packed:
 class ChildProcess:
     """A process that carries out calls, on any processor but the first, which is left to predictions.
 
-    ``first`` is a function and its arguments, called whenever the process has started; its outcome does not matter. A
-    call without a result or progress for ``patience`` seconds is given up and the process ended.
+    ``first`` is a function and its arguments, called whenever the process has started; its outcome does not matter. The
+    process has its ``niceness`` from then on. A call without a result or progress for ``patience`` seconds is given up and the process ended.
     """
 
     def __init__(self, niceness: int, first: tuple[Any, ...] | None = None, patience: float = _PATIENCE) -> None:
@@ -219,7 +220,14 @@ class ChildProcess:
             process.wait()
 
 
-def carry_out_calls(descriptor: int) -> None:
+def import_all(*names: str) -> None:
+    """Import modules, so that no call waits for them; those that are not installed are passed over."""
+    for name in names:
+        with suppress(ImportError):
+            import_module(name)
+
+
+def carry_out_calls(descriptor: int, niceness: int) -> None:
     """Serve calls in the child until the parent ends or closes the socket."""
     for number in (signal.SIGINT, signal.SIGTERM):  # meant for all processes of a terminal or a unit: the parent drains
         signal.signal(number, signal.SIG_IGN)
@@ -231,6 +239,7 @@ def carry_out_calls(descriptor: int) -> None:
     if first is not None:
         with suppress(Exception):
             first[0](*first[1:])
+    _stand_back(niceness)
     _send(parent, None)
 
     def report(*values: Any) -> None:
@@ -247,6 +256,17 @@ def carry_out_calls(descriptor: int) -> None:
             answer = False, _sendable(error)
         _send(parent, answer)
         del function, arguments, progress, answer  # no identity stays in memory while the process is idle
+
+
+def _stand_back(niceness: int) -> None:
+    """Add to the niceness of this process, and of threads that libraries have begun: on Linux each has its own."""
+    threads = [0]
+    with suppress(OSError):
+        threads = [int(name) for name in os.listdir("/proc/self/task")]
+    with suppress(OSError):  # without permission it works all the same
+        own = os.getpriority(os.PRIO_PROCESS, 0)
+        for thread in threads:
+            os.setpriority(os.PRIO_PROCESS, thread, own + niceness)
 
 
 def _listen(parent: Socket, calls: queue.SimpleQueue[Any]) -> None:

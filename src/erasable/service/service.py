@@ -39,6 +39,8 @@ from erasable.service.ledger import Ledger
 from erasable.service.lineage import Erased
 from erasable.service.model_files import (
     PATIENCE,
+    READING,
+    VERIFYING,
     Caller,
     ServedFile,
     Snapshot,
@@ -51,7 +53,7 @@ from erasable.service.model_files import (
     read_predictor,
     stored_in,
 )
-from erasable.service.processes import ChildProcess, Packed
+from erasable.service.processes import ChildProcess, Packed, import_all
 from erasable.service.purges import WatchedClock, elapsed
 from erasable.service.requests import Case, Entry, Filing, Identity, Kind
 from erasable.service.settings import Settings
@@ -64,7 +66,6 @@ T = TypeVar("T")
 
 _PURGES, _PROBES = 600.0, 2.0  # seconds
 _SPARE = 2**16  # bytes next to a new copy of a model
-_WRITER_NICENESS, _READER_NICENESS, _VERIFIER_NICENESS = 10, 10, 19
 _SHORTEST_KEY = 16  # bytes
 
 
@@ -179,8 +180,9 @@ class ErasureService:
         self._verifier: Caller = call_here
         self._processes: list[ChildProcess] = []
         if processes:
-            writer = ChildProcess(_WRITER_NICENESS, (load_all, [(path, self._mark_id) for path in paths.values()]))
-            reader, verifier = ChildProcess(_READER_NICENESS), ChildProcess(_VERIFIER_NICENESS)
+            niceness = (settings or Settings()).niceness
+            writer = ChildProcess(niceness, (load_all, [(path, self._mark_id) for path in paths.values()]))
+            reader, verifier = (ChildProcess(niceness, (import_all, *names)) for names in (READING, VERIFYING))
             self._writer, self._reader, self._verifier = writer, reader, verifier
             self._processes = [writer, reader, verifier]
         self._files = {

@@ -17,6 +17,7 @@ Role = Literal["id", "subject"]
 
 _HTTPS = 443
 _MOST_DAYS = 3650
+_MOST_NICE = 19
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,8 @@ class Settings:
     identity_types: Mapping[str, Role] = field(default_factory=lambda: {"controller_customer_id": "subject"})
     identity: Spelling = field(default_factory=dict)
     tick: float = 0.25  # seconds between group commits
+    niceness: int = 5  # of the processes that write, read and verify, above that of the first one
+    receipts_within: timedelta = timedelta(minutes=1)  # until a receipt that is owed makes the service not ready
     queue: int = 10_000  # requests that may wait
     promise: timedelta = timedelta(hours=1)  # until a request is overdue
     grace: timedelta = timedelta(0)  # for which a request can be cancelled before it is carried out
@@ -41,6 +44,8 @@ class Settings:
     def __post_init__(self) -> None:
         if not self.tick > 0 or self.queue < 1 or self.callback_tries < 1:
             raise ConfigurationError("tick must be positive, queue and callback_tries at least 1.")
+        if not 0 <= self.niceness <= _MOST_NICE or self.receipts_within <= timedelta(0):
+            raise ConfigurationError(f"niceness must be 0 to {_MOST_NICE}, and receipts_within positive.")
         if self.grace < timedelta(0) or not 0 <= self.due_in <= _MOST_DAYS:
             raise ConfigurationError(f"grace must not be negative, and due_in must be 0 to {_MOST_DAYS:,} days.")
         try:

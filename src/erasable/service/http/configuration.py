@@ -160,7 +160,7 @@ _TEXTS: dict[str, Callable[[str], object]] = {
     "allowed_hosts": lambda text: text.replace(",", " ").split(),
     "identity_types": lambda text: dict(_pairs(text)),
     "identity": lambda text: {role: steps.split("+") for role, steps in _pairs(text)},
-    **dict.fromkeys(("promise", "grace", "access_for", "keep_for"), float),
+    **dict.fromkeys(("promise", "grace", "access_for", "keep_for", "receipts_within"), float),
     **dict.fromkeys(("vouch", "trust_clock"), lambda text: text or "no"),  # an empty variable means no
 }
 
