@@ -314,7 +314,7 @@ def service(options):
     text = [
         f"## The service under load\n\nA model of {CORE:,} x {FEATURES} rows behind `erasable serve`, squared loss,",
         "one BLAS thread, on two processors in all: the process that answers on the first; on the second those that",
-        "change models, read and verify, with niceness 10, 10 and 19, and the one process of all the clients. Eight",
+        "change models, read and verify, with niceness 5, and the one process of all the clients. Eight",
         f"clients for {MIXED} seconds, each nine predictions of one row and an erasure, over and over: as fast as they",
         f"are answered; then 100 erasures and 100 predictions a second for {STEADY} seconds; then predictions while a",
         f"table of {LEARNT:,} x {FEATURES} rows is learnt; then {KILLS} kills in the middle of erasures.\n\n",

@@ -523,6 +523,55 @@ def test_access_is_answered_as_stored_now_and_by_memory_alone(service, opened, c
         opened().stored_of(other)
 
 
+def test_the_age_of_the_oldest_receipt_that_is_owed_decides_whether_it_is_ready(opened, clock, left_fails, monkeypatch):
+    settings = Settings(identity_types=TYPES, receipts_within=timedelta(seconds=30), callback_hosts={"c.example"})
+    service = opened(settings=settings)
+    committed(service, "person-1", callbacks=["https://c.example/1"])
+    clock.pass_by(20)
+    committed(service, "person-2")
+    assert (service.health().receipts_owed, service.health().callbacks_owed) == (4, 1)
+    clock.jump(86_400)  # the age is not by the wall clock
+    assert service.health().oldest_receipt_seconds == 20
+    clock.jump(-86_400)
+    clock.passed += 10
+    assert service.health().ready
+    clock.pass_by(1)
+    assert not service.health().ready
+    assert service.health().problem.startswith("the oldest receipt has been owed for 31 seconds")
+    with pytest.raises(VerificationError):
+        service.worker.sign()
+    assert (service.health().receipts_owed, service.health().oldest_receipt_seconds) == (2, 31)
+    clock.pass_by(1)
+    service = opened(settings=settings)  # the debt is as old after a restart
+    assert (service.health().receipts_owed, service.health().oldest_receipt_seconds) == (2, 22)
+    monkeypatch.undo()
+    service.worker.sign()
+    health = service.health()
+    assert (health.ready, health.receipts_owed, health.oldest_receipt_seconds, health.callbacks_owed) == (True, 0, 0, 1)
+
+
+def test_receipts_are_durable_in_blocks_while_others_are_still_signed(service, monkeypatch):
+    monkeypatch.setattr("erasable.service.worker._TOGETHER", 2)
+    names = [asked(service, f"person-{i}") for i in range(5)]
+    service.worker.commit()
+    put, blocks = service.ledger.put_receipts, []
+
+    def full(name, receipts):
+        if len(blocks) == 4:
+            raise StoreError("the disk is full.")
+        blocks.append(len(receipts))
+        put(name, receipts)
+
+    monkeypatch.setattr(service.ledger, "put_receipts", full)
+    with pytest.raises(StoreError):
+        service.worker.sign()
+    assert blocks == [2, 2, 1, 2]
+    assert service.health().receipts_owed == 3  # those of the blocks before are not signed again
+    monkeypatch.setattr(service.ledger, "put_receipts", put)
+    assert service.worker.sign() == 3
+    assert all(len(service.receipts(name)) == 2 for name in names)
+
+
 def test_callbacks_are_tried_again_later_and_later_then_given_up(opened, clock):
     sent, reachable = [], [False]
 

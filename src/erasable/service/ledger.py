@@ -70,6 +70,15 @@ _UNSAVED = 2_000  # records after which the index is saved again
 _Open = tuple[Entry, People]
 
 
+@dataclass(frozen=True)
+class Debts:
+    """How many receipts and callbacks settled requests owe, and for how long the oldest receipt has been owed."""
+
+    receipts: int
+    oldest_receipt_seconds: float
+    callbacks: int
+
+
 @dataclass
 class _Arrival:
     """Requests that are being accepted together, all or none, and the outcome."""
@@ -109,7 +118,8 @@ class Ledger:
         self._open: dict[str, People] = {}  # of all requests that are not settled
         self._held_since: dict[str, float] = {}  # when this process took each of them in, by ``elapsed``
         self._named = 0  # identities in these
-        self._owing: dict[str, None] = {}  # receipts or callbacks
+        self._owing: dict[str, float] = {}  # receipts or callbacks, in order, and since when, by ``elapsed``
+        self._receipts_owed = self._callbacks_owed = 0
         self._index, self._index_path = Index(), os.path.join(home, "index")
         self._unsaved, self._is_between = 0, False  # whether ``past`` has outcomes that the index lacks
         self._epochs = OpenJournals(home, operator_key, disk)
@@ -431,6 +441,15 @@ class Ledger:
                 self._settle(list(zip(done, places[: len(done)], strict=True)))
                 self._is_between = False
 
+    @property
+    def debts(self) -> Debts:
+        """What is owed now."""
+        with self._lock:
+            waiting = (since for key, since in self._owing.items() if self._live[key].owes_receipts)
+            oldest = next(waiting, None)  # the first is the oldest
+            seconds = 0.0 if oldest is None else max(0.0, self._elapsed() - oldest)
+            return Debts(self._receipts_owed, seconds, self._callbacks_owed)
+
     def owing(self) -> list[Entry]:
         """Settled entries that owe receipts or callbacks, the oldest first."""
         with self._lock:
@@ -548,8 +567,12 @@ class Ledger:
 
     def _put_live(self, entry: Entry) -> None:
         """Keep an entry in memory as long as it is open or owes something."""
+        before = self._live.get(entry.key)
+        self._receipts_owed += entry.receipts_owed - (0 if before is None else before.receipts_owed)
+        self._callbacks_owed += _callbacks_owed(entry) - (0 if before is None else _callbacks_owed(before))
         if entry.owes_receipts or entry.owes_callbacks:
-            self._owing[entry.key] = None
+            waited = (self._clock() - (entry.settled or entry.received)).total_seconds()  # in an earlier run
+            self._owing.setdefault(entry.key, self._elapsed() - max(0.0, waited))
         else:
             self._owing.pop(entry.key, None)
         if entry.settled is None or entry.key in self._owing:
@@ -602,6 +625,10 @@ class Ledger:
             self._epochs.erase(number)
             with self._lock:
                 self._epochs.forget(number)
+
+
+def _callbacks_owed(entry: Entry) -> int:
+    return len(entry.callbacks) if entry.owes_callbacks else 0
 
 
 def purge_stopped(

@@ -32,7 +32,7 @@ APART = 2**16  # bytes: longer buffers cross by themselves, without being copied
 # The child ignores what this interpreter was told to ignore; where modules are found is passed to it.
 _FLAGS = {"ignore_environment": "-E", "no_user_site": "-s", "no_site": "-S"}
 # The processors are set before anything is imported, so that predictions do not wait for imports. The niceness is set
-# after the first call: on a busy machine imports of one second took half a minute with it, and the first request waited.
+# after the first call: on a busy machine imports of one second took half a minute with it, and the next call waited.
 _BEGIN = """
 import os, sys
 end, niceness, allowed, *sys.path = sys.argv[1:]
@@ -87,7 +87,8 @@ class ChildProcess:
     """A process that carries out calls, on any processor but the first, which is left to predictions.
 
     ``first`` is a function and its arguments, called whenever the process has started; its outcome does not matter. The
-    process has its ``niceness`` from then on. A call without a result or progress for ``patience`` seconds is given up and the process ended.
+    process has its ``niceness`` from then on. A call without a result or progress for ``patience`` seconds is given up
+    and the process ended.
     """
 
     def __init__(self, niceness: int, first: tuple[Any, ...] | None = None, patience: float = _PATIENCE) -> None:

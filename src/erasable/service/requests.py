@@ -298,6 +298,11 @@ class Entry:
         return not self.receipts.issuperset(self.models)
 
     @property
+    def receipts_owed(self) -> int:
+        """How many models have not signed for it yet."""
+        return len(set(self.models) - self.receipts)
+
+    @property
     def owes_callbacks(self) -> bool:
         """Whether it is settled and a callback is outstanding."""
         return self.settled is not None and bool(self.callbacks)

@@ -80,6 +80,7 @@ class Health:
     waiting: int = 0  # requests that are not settled
     overdue: int = 0  # those of them that are past their expected completion
     receipts_owed: int = 0
+    oldest_receipt_seconds: float = 0.0  # for which the oldest of these has been owed
     callbacks_owed: int = 0
     resumed: int = 0  # requests found at the start that an earlier run had accepted and not completed
     anchor: str = ""  # the position of the ledger: for the setting of that name at a later start
@@ -615,15 +616,21 @@ class ErasureService:
             os.close(os.open(os.devnull, os.O_RDONLY))
         except OSError:  # threads that need no file succeed all the same
             problems.append("no file can be opened: too many files and connections are open. Raise the limit of them.")
-        owing, clock = ledger.owing(), self._watched.doubt()
+        debts, clock = ledger.debts, self._watched.doubt()
+        if debts.oldest_receipt_seconds > self.settings.receipts_within.total_seconds():
+            problems.append(
+                f"the oldest receipt has been owed for {debts.oldest_receipt_seconds:,.0f} seconds, longer than "
+                "receipts_within: give the service more time of the processor, or lower its niceness."
+            )
         return Health(
             ready=self._open and not problems,
             problem=problems[0] if problems else None,
             doubts=self._doubts if clock is None else (*self._doubts, clock),
             waiting=ledger.waiting,
             overdue=ledger.overdue(self._clock()),
-            receipts_owed=sum(len(set(entry.models) - entry.receipts) for entry in owing),
-            callbacks_owed=sum(len(entry.callbacks) for entry in owing if entry.owes_callbacks),
+            receipts_owed=debts.receipts,
+            oldest_receipt_seconds=debts.oldest_receipt_seconds,
+            callbacks_owed=debts.callbacks,
             resumed=self._resumed,
             anchor=ledger.position,
         )

@@ -28,7 +28,7 @@ class Settings:
     identity: Spelling = field(default_factory=dict)
     tick: float = 0.25  # seconds between group commits
     niceness: int = 5  # of the processes that write, read and verify, above that of the first one
-    receipts_within: timedelta = timedelta(minutes=1)  # until a receipt that is owed makes the service not ready
+    receipts_within: timedelta = timedelta(minutes=2)  # until a receipt that is owed makes the service not ready
     queue: int = 10_000  # requests that may wait
     promise: timedelta = timedelta(hours=1)  # until a request is overdue
     grace: timedelta = timedelta(0)  # for which a request can be cancelled before it is carried out

@@ -20,6 +20,7 @@ from erasable.errors import BusyError, StoreError
 from erasable.models.access import StoredRow, StoredRows
 from erasable.schemas import DecodedCell
 from erasable.service.index import Query
+from erasable.service.ledger import Debts, Ledger
 from tests.service.http.conftest import PEOPLE, shot, shown
 from tests.waiting import until
 
@@ -213,6 +214,23 @@ def test_the_evidence_of_a_model_comes_from_the_overview(site, visitor):
     visitor.enter(site.tokens["erase"])
     assert "/evidence/" not in visitor.get("/").text
     assert visitor.get("/evidence/credit").status_code == 403
+
+
+def test_receipts_that_wait_for_long_show_wherever_the_state_does(site, visitor, monkeypatch):
+    owed = "1,200 are owed; the oldest has been owed for 190 seconds."
+    auditor = site.as_("audit")
+    visitor.enter(site.tokens["audit"])
+    assert "are owed" not in visitor.get("/").text
+    assert "erasable_oldest_receipt_seconds 0.0" in auditor.get("/metrics").text
+    monkeypatch.setattr(Ledger, "debts", Debts(1200, 190.4, 0))
+    assert owed in visitor.get("/").text
+    assert "erasable_oldest_receipt_seconds 190.4" in auditor.get("/metrics").text
+    health = auditor.get("/v1/health").json()
+    assert (health["ready"], health["receipts_owed"], health["oldest_receipt_seconds"]) == (False, 1200, 190.4)
+    assert "receipts_within" in health["problem"]
+    assert site.plain.get("/v2/health/ready").status_code == 503
+    visitor.enter(site.tokens["erase"])
+    assert "are owed" not in visitor.get("/").text
 
 
 @pytest.mark.parametrize("scope", ["predict", "learn", "purge"])

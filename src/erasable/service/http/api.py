@@ -289,7 +289,7 @@ def filed(entry: Entry, *, audits: bool) -> Filed:
         settled=_maybe(entry.settled),
         asked=None if entry.asked is None else str(entry.asked),
         receipts=sorted(entry.receipts) if audits else [],
-        receipts_owed=len(set(entry.models) - entry.receipts) if audits else 0,
+        receipts_owed=entry.receipts_owed if audits else 0,
         reference=entry.reference,
         arrived=None if entry.arrived is None else entry.arrived.isoformat(),
         due=None if entry.due is None else entry.due.isoformat(),

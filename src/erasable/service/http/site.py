@@ -38,6 +38,7 @@ _GAUGES = {
     "waiting": "Requests that are not settled.",
     "overdue": "Of these, past their expected completion.",
     "receipts_owed": "Receipts that are not signed yet.",
+    "oldest_receipt_seconds": "For how long the oldest of these has been owed; 0 without any.",
     "callbacks_owed": "Callbacks that are not delivered yet.",
 }
 
