@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
@@ -44,6 +45,24 @@ settings.register_profile(
     "quick", max_examples=100, stateful_step_count=20, phases=[Phase.explicit, Phase.generate], **_COMMON
 )
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "standard"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def the_disk_overwrites_in_place() -> Iterator[None]:
+    """Whatever the tests run on: on Btrfs or in a container, receipts and texts would state a doubt."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("erasable.store._disk._MOUNTS", os.devnull)
+        yield
+
+
+@pytest.fixture
+def on_btrfs(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """All files seem to be on Btrfs; what is said of it."""
+    from erasable.store import BlockDoubt, _disk  # NumPy is not to be imported with this file
+
+    mount = _disk._Mount("/", "btrfs", "/dev/vda", "254:0", frozenset())
+    monkeypatch.setattr(_disk, "_mount_of", lambda path, table: mount)
+    return BlockDoubt("btrfs", "copies")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1527,6 +1527,8 @@ STATEMENT, PAYLOAD = "https://in-toto.io/Statement/v1", "application/vnd.in-toto
 SAID = {"requestId", "requestedAt", "completedAt", "stateAfter", "guarantee", "erasableVersion", "formatVersion"}
 NEWER = {"model", "asked", "normalisation"}  # names of version 2; version 3 is that of models with a learner
 MAY_BE_SAID = {"1": {"stateBefore"}, "2": {"stateBefore", *NEWER}, "3": {"stateBefore", "learner", *NEWER}}
+MAY_BE_SAID["4"] = {"oldBytes", *MAY_BE_SAID["3"]}  # where overwritten bytes may stay on the medium
+OLD_BYTES = {"copies", "layer", "elsewhere", "journal"}
 IDENTITY_FORMATS = ["raw", "sha256", "sha1", "md5"]
 CHARACTER_KINDS = ["small letters", "capitals", "digits", "separators", "other characters"]
 SPELLING_STEPS = ["trim", "nfc", "casefold"]
@@ -1697,6 +1699,15 @@ def is_learner(value: Any) -> bool:
     return is_digest({"sha256": value["sha256"]}) and all(is_line(value[name], 64) for name in said - {"sha256"})
 
 
+def is_doubt(value: Any) -> bool:
+    """Whether it names a file system, and why overwritten bytes may stay on its medium."""
+    if not isinstance(value, dict) or set(value) != {"fileSystem", "reason"}:
+        return False
+    name, why = value["fileSystem"], value["reason"]
+    named = isinstance(name, str) and re.fullmatch("[a-z0-9][a-z0-9._-]{0,31}", name) is not None
+    return named and isinstance(why, str) and why in OLD_BYTES
+
+
 MOST_IDENTITIES = 2**53
 RECEIPT_RULES: dict[str, Callable[[Any], bool]] = {
     "requestId": lambda v: is_line(v, 128) and v.isascii() and v == v.strip(),
@@ -1711,6 +1722,7 @@ RECEIPT_RULES: dict[str, Callable[[Any], bool]] = {
     "asked": is_shape,
     "normalisation": is_normalisation,
     "learner": is_learner,
+    "oldBytes": is_doubt,
 }
 
 
@@ -1729,14 +1741,19 @@ def read_receipt(text: str, key: bytes) -> dict[str, Any]:
     need(any(is_signed(key, signature, signed) for signature in raw), "signature", said)
     statement = members(json_of(payload), {"_type", "subject", "predicateType", "predicate"}, set(), "the statement")
     need(statement["_type"] == STATEMENT, "receipt", "it is a statement of another type")
-    version = re.fullmatch("urn:erasable:forget-receipt:v([123])", str(statement["predicateType"]))
+    version = re.fullmatch("urn:erasable:forget-receipt:v([1234])", str(statement["predicateType"]))
     if version is None:
         raise WrongError("receipt", "it is of a kind or version that this program does not read")
     predicate = members(statement["predicate"], SAID, MAY_BE_SAID[version[1]], "the predicate")
     for name, value in predicate.items():
         need(RECEIPT_RULES[name](value), "receipt", f"{name} does not have the form that it must have")
     subject = [{"name": "state", "digest": predicate["stateAfter"]}]
-    named = "3" if "learner" in predicate else "2" if NEWER & predicate.keys() else "1"
+    if "oldBytes" in predicate:
+        named = "4"
+    elif "learner" in predicate:
+        named = "3"
+    else:
+        named = "2" if NEWER & predicate.keys() else "1"
     need(version[1] == named, "receipt", "its version is not the one of the names in it")
     need(statement["subject"] == subject, "receipt", "its subject is not the state after, and that alone")
     need(compact(statement, sort=True).encode() == payload, "receipt", "the statement is not in canonical form")

@@ -14,6 +14,7 @@ import pytest
 
 from erasable import load
 from erasable.cli.app import run
+from erasable.store import NOT_KNOWN
 from tests.cli.session import LEARN, MODEL, N, answered, content, core_ids, learnt, printed, put, refused, said, table
 
 pytestmark = pytest.mark.usefixtures("folder")
@@ -75,6 +76,7 @@ def test_forget_as_json(folder, capsys):
         "core_rows": after.n_core_,
         "digest_before": before,
         "digest": after.state_digest(),
+        "old_bytes": NOT_KNOWN,
         "receipt": None,
         "warnings": [],
     }

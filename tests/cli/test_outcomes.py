@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import stat
+from pathlib import Path
 from unittest import mock
 
 import numpy as np
@@ -29,6 +30,12 @@ def model(folder):
     rows.to_csv("rows.csv", index=False)
     assert run(["learn", "rows.csv", "--id", "id", "--threshold", "0.05", "-o", "m.erasable"]) == 0
     return folder / "m.erasable"
+
+
+@pytest.fixture
+def signer(folder):
+    assert run(["keys", "new", "-o", "signer"]) == 0
+    return folder / "signer.pem"
 
 
 def broken(name, when):
@@ -106,8 +113,7 @@ def test_commands_do_not_wait_for_ever(model, capsys, command):
     assert run([command, *rest, "--timeout", "-1"]) == 2
 
 
-def test_commands_that_change_a_file_say_once_where_blocks_may_stay(model, capsys, monkeypatch):
-    monkeypatch.setattr("erasable.store.doubt_about_blocks", lambda path: f"{os.fspath(path)} is on odd ground.")
+def test_commands_that_change_a_file_say_once_where_blocks_may_stay(model, capsys, on_btrfs):
     for command, name in (
         (["learn", "rows.csv", "--id", "id", "--threshold", "0.05", "-o", "new.erasable"], "new.erasable"),
         (["forget", str(model), "--id", "row-0"], str(model)),
@@ -117,7 +123,29 @@ def test_commands_that_change_a_file_say_once_where_blocks_may_stay(model, capsy
         capsys.readouterr()
         assert run(command) == 0
         said = capsys.readouterr()
-        assert said.err.count(f"note: {name} is on odd ground.") == 1
-        assert "odd ground" not in said.out
+        assert said.err.count(f"note: {name} is on a file system where overwritten bytes may stay") == 1
+        assert said.err.count(on_btrfs.why) == 1
+        assert ("--json" in command) == (str(on_btrfs) in said.out)
     for command in (["verify", str(model)], ["inspect", str(model)]):
-        assert "odd ground" not in printed(capsys, command).err
+        assert on_btrfs.why not in printed(capsys, command).err
+
+
+def test_old_bytes_are_never_said_to_be_gone(model, capsys, signer):
+    forget = ["forget", str(model), "--id"]
+    for command in ([*forget, "row-0", "--json"], ["inspect", str(model), "--json"]):
+        assert "not known" in json.loads(printed(capsys, command).out)["old_bytes"]
+    assert "not known" in printed(capsys, ["inspect", str(model)]).out
+    printed(capsys, [*forget, "row-1", "--receipt", "r.json", "--key", str(signer)])
+    key = ["--key", str(signer.with_suffix(".pub.pem"))]
+    assert "not known" in printed(capsys, ["receipt", "verify", "r.json", *key]).out
+    printed(capsys, ["evidence", str(model), "--receipts", "r.json", *key, "-o", "pack"])
+    assert "not known" in Path("pack", "evidence.html").read_text()
+
+
+def test_a_receipt_and_the_evidence_carry_the_doubt(model, capsys, signer, on_btrfs):
+    printed(capsys, ["forget", str(model), "--id", "row-1", "--receipt", "r.json", "--key", str(signer)])
+    key = ["--key", str(signer.with_suffix(".pub.pem"))]
+    assert str(on_btrfs) in printed(capsys, ["receipt", "verify", "r.json", *key]).out
+    assert str(on_btrfs) in printed(capsys, ["inspect", str(model)]).out
+    printed(capsys, ["evidence", str(model), "--receipts", "r.json", *key, "-o", "pack"])
+    assert str(on_btrfs) in Path("pack", "evidence.html").read_text()

@@ -1006,11 +1006,22 @@ def test_whoever_waits_for_a_verification_before_learning_keeps_nobody_from_comm
     assert [e.receipts for e in service.ledger.entries()] == [{"left"}, frozenset()]
 
 
-def test_the_start_names_file_systems_that_do_not_overwrite(opened, monkeypatch):
-    monkeypatch.setattr("erasable.service.service.doubt_about_blocks", lambda path: None)
-    assert opened().health().doubts == ()
-    monkeypatch.setattr("erasable.service.service.doubt_about_blocks", lambda path: "btrfs writes to new blocks")
-    assert opened().health().doubts == ("btrfs writes to new blocks",)
+def test_the_start_names_file_systems_that_do_not_overwrite(opened, models, tmp_path, request):
+    service = opened()
+    assert service.health().doubts == ()
+    assert "not known" in service.old_bytes
+    receipts = {}
+    for i in range(2):
+        name = committed(service, f"person-{i}")
+        service.worker.sign()
+        receipts = {model: check_receipt(text, KEY.public) for model, text in service.receipts(name).items()}
+        if i == 0:
+            assert {(receipt.old_bytes, receipt.version) for receipt in receipts.values()} == {(None, 2)}
+            doubt = request.getfixturevalue("on_btrfs")
+            service = opened()
+    assert {(receipt.old_bytes, receipt.version) for receipt in receipts.values()} == {(doubt, 4)}
+    assert service.health().doubts == tuple(doubt.about(path) for path in (models["right"], tmp_path / "ledger"))
+    assert service.old_bytes == str(doubt)
 
 
 def test_the_start_erases_what_an_interrupted_change_left(opened, models):

@@ -22,6 +22,7 @@ TABLE = r"""
 40 27 0:40 / /twice rw - btrfs /dev/vdg rw
 41 40 0:41 / /twice rw - xfs /dev/vdh rw
 42 27 254:3 / /old rw - ext3 /dev/vdi rw,data=journal
+43 27 254:99 / /root rw - ext4 /dev/root rw
 not a line
 """
 
@@ -41,15 +42,25 @@ not a line
         ("/far/m", "nfs4 leaves the writing"),
         ("/pool/m", "zfs"),
         ("/phone/m", "f2fs"),
-        ("/sshfs/m", "fuse.sshfs"),
+        ("/sshfs/m", "fuse leaves the writing"),
+        ("/root/m", "data=journal"),
         ("/twice/m", None),
     ],
 )
 def test_the_file_system_of_a_path_decides(monkeypatch, path, said):
-    files = {"/proc/self/mountinfo": TABLE, "/proc/fs/ext4/vdc/options": "rw\ndata=journal\n"}
+    files = {_disk._MOUNTS: TABLE, "/proc/fs/ext4/vdc/options": "rw\ndata=journal\n"}
+    files["/proc/fs/ext4/254:99/options"] = "data=journal"  # by number, where the name says nothing
     monkeypatch.setattr(_disk, "_read", lambda name: files.get(name, ""))
     doubt = store.doubt_about_blocks(path)
-    assert (doubt is None) if said is None else (path in doubt and said in doubt and "Encrypt" in doubt)
+    if said is None:
+        assert doubt is None
+        assert "not known" in store.in_words(doubt)
+        return
+    assert said in str(doubt)
+    assert store.in_words(None, doubt, doubt) == str(doubt)
+    assert path in doubt.about(path)
+    assert said in doubt.about(path)
+    assert "Encrypt" in doubt.about(path)
 
 
 def test_a_machine_without_a_table_of_mounts_says_nothing(monkeypatch):

@@ -21,6 +21,7 @@ from erasable.audit.receipts import Receipt, check_receipt, make_envelope, make_
 from erasable.core.names import Shape
 from erasable.errors import InputError, ReceiptError
 from erasable.models.reports import TrainedLearner
+from erasable.store import BlockDoubt
 from tests.audit.test_keys import known_key
 from verifier import erasable_verify
 
@@ -39,6 +40,20 @@ RECEIPTS = [
     Receipt(None, "ab" * 32, "g", 1, NOW, completed_at=NOW, request_id="r", normalisation={"subject": ("trim", "nfc")}),
     Receipt(None, "ab" * 32, "g", 2, NOW, completed_at=NOW, request_id="r", learner=LEARNER),
     Receipt(None, "ab" * 32, "g", 2, NOW, completed_at=NOW, request_id="r", model="m", learner=LEARNER),
+    Receipt(None, "ab" * 32, "g", 2, NOW, completed_at=NOW, request_id="r", old_bytes=BlockDoubt("btrfs", "copies")),
+    Receipt(
+        "ab" * 32,
+        "cd" * 32,
+        "g",
+        2,
+        NOW,
+        completed_at=NOW,
+        request_id="r",
+        model="m",
+        normalisation={},
+        learner=LEARNER,
+        old_bytes=BlockDoubt("fuse", "elsewhere"),
+    ),
 ]
 
 

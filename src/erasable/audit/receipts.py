@@ -5,7 +5,8 @@ request by the caller's own number. It holds no row id, no subject, no count of 
 what they prove and what they reveal are in ``docs/receipts.md``.
 
 Version 1 is written if no field of version 2 is given: the model's name, the shape of the request, and the
-normalisation of names. Version 3 is written for models with a learner.
+normalisation of names. Version 3 is written for models with a learner, and version 4 where overwritten bytes may stay
+on the medium.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from erasable.errors import (
     StoreError,
 )
 from erasable.models.reports import TrainedLearner
-from erasable.store import REAL_DISK, half_written
+from erasable.store import REAL_DISK, REASONS, BlockDoubt, half_written
 from erasable.version import VERSION
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
@@ -45,11 +46,12 @@ PREDICATE_TYPE = "urn:erasable:forget-receipt:v{}"
 LONGEST_MODEL = 255  # characters: as long as the name of a file
 LARGEST_RECEIPT = 65_536  # characters; one of ours has about 1,300
 
-_VERSIONS = 3
+_VERSIONS = 4
 _MOST_SIGNATURES = 16
 _RESERVED = 8192  # bytes of a receipt's file before it is written: more than any receipt that is made here has
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z")
+_FILE_SYSTEM = re.compile(r"[a-z0-9][a-z0-9._-]{0,31}")
 _KIND = re.compile(r"urn:erasable:forget-receipt:v([1-9][0-9]{0,8})")
 
 
@@ -77,13 +79,17 @@ class Receipt:
     normalisation: Spelling | None = field(default=None, hash=False)
     # For a model with a learner: what training it on the rows left gave, and with which library.
     learner: TrainedLearner | None = None
+    # Why bytes of the old file may stay on the medium. None if no reason is known, which is no promise.
+    old_bytes: BlockDoubt | None = None
     erasable_version: str = field(default_factory=lambda: VERSION)  # the software that forgot
     # How many signatures the envelope carries. No part of what was signed, and not compared.
     signatures: int = field(default=1, compare=False)
 
     @property
     def version(self) -> int:
-        """3 with a learner; otherwise 1, or 2 if one of its fields is given."""
+        """4 with a doubt about old bytes, 3 with a learner; otherwise 1, or 2 if one of its fields is given."""
+        if self.old_bytes is not None:
+            return 4
         if self.learner is not None:
             return 3
         return 1 if self.model is None and self.asked is None and self.normalisation is None else 2
@@ -109,6 +115,9 @@ class Receipt:
             predicate["normalisation"] = {role: list(steps) for role, steps in self.normalisation.items()}
         if self.learner is not None:
             predicate["learner"] = self.learner.as_json()
+        if self.old_bytes is not None:
+            doubt = self.old_bytes
+            predicate["oldBytes"] = {"fileSystem": doubt.file_system, "reason": doubt.reason}
         return {
             "_type": STATEMENT_TYPE,
             "subject": [{"name": "state", "digest": {"sha256": self.state_after}}],
@@ -224,7 +233,8 @@ def _read_statement(envelope: _Envelope) -> Receipt:
         )
     required = {"requestId", "requestedAt", "completedAt", "stateAfter", "guarantee", "erasableVersion"}
     optional = {"stateBefore"} if kind[1] == "1" else {"stateBefore", "model", "asked", "normalisation"}
-    required |= {"formatVersion"} | ({"learner"} if kind[1] == "3" else set())
+    optional |= {"learner"} if kind[1] == "4" else set()
+    required |= {"formatVersion"} | {"3": {"learner"}, "4": {"oldBytes"}}.get(kind[1], set())
     said = _read_object(statement["predicate"], "the predicate", required, optional)
     receipt = Receipt(
         state_before=_sha256(said["stateBefore"], "stateBefore") if "stateBefore" in said else None,
@@ -238,6 +248,7 @@ def _read_statement(envelope: _Envelope) -> Receipt:
         asked=_read_shape(said["asked"]) if "asked" in said else None,
         normalisation=_normalisation(said["normalisation"]) if "normalisation" in said else None,
         learner=_learner(said["learner"]) if "learner" in said else None,
+        old_bytes=_doubt(said["oldBytes"]) if "oldBytes" in said else None,
         erasable_version=said["erasableVersion"],
         signatures=len(envelope.signatures),
     )
@@ -267,6 +278,9 @@ def _problem(receipt: Receipt) -> str | None:
             return "the name, library and version of a learner must be lines of at most 64 printable characters"
         if not _is_digest(learner.digest):
             return "a digest of a learner must be 64 hexadecimal digits, in lower case"
+    doubt = receipt.old_bytes
+    if doubt is not None and not (_FILE_SYSTEM.fullmatch(doubt.file_system) and doubt.reason in REASONS):
+        return f"a doubt about old bytes must name a file system, and as its reason one of {', '.join(REASONS)}"
     if receipt.model is not None and not _is_line(receipt.model, LONGEST_MODEL):
         return f"the name of the model must be one line of at most {LONGEST_MODEL} printable characters"
     return _request_problem(receipt.request_id)
@@ -304,6 +318,11 @@ def _normalisation(value: object) -> Spelling:
 def _learner(value: object) -> TrainedLearner:
     said = _read_object(value, "learner", {"name", "library", "version", "sha256"})
     return TrainedLearner(said["name"], said["library"], said["version"], said["sha256"])
+
+
+def _doubt(value: object) -> BlockDoubt:
+    said = _read_object(value, "oldBytes", {"fileSystem", "reason"})
+    return BlockDoubt(str(said["fileSystem"]), str(said["reason"]))
 
 
 def _sha256(value: object, name: str) -> Any:

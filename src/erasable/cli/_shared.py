@@ -222,8 +222,8 @@ def note_doubt(path: str | os.PathLike[str]) -> None:
     """Print a note on standard error if overwriting a file may not reach its blocks on the disk."""
     from erasable.store import doubt_about_blocks
 
-    if doubt := doubt_about_blocks(path):
-        say(f"note: {doubt}", aside=True)
+    if (doubt := doubt_about_blocks(path)) is not None:
+        say(f"note: {doubt.about(path)}", aside=True)
 
 
 def print_json(value: object) -> None:

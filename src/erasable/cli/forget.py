@@ -112,7 +112,7 @@ def forget(
     timeout: Timeout = 60,
     as_json: Json = False,
 ) -> None:
-    """Forget rows by id, or all rows of subjects. When the command ends, they are erased from the disk, too.
+    """Forget rows by id, or all rows of subjects. When the command ends, the old file is overwritten and removed.
 
     Ids and subjects that the model does not hold are no error, so a request can be repeated, also after a kill or a
     loss of power: both leave a whole receipt or none. All names in one command cost one rewrite of each file. With
@@ -185,9 +185,12 @@ def _warnings_of(model: Path, done: Forgotten | None, caught: list[Any]) -> list
 
 
 def _as_json(model: Path, done: Forgotten, receipt: Path | None) -> dict[str, Any]:
+    from erasable.store import doubt_about_blocks, in_words
+
     fields = "requested", "not_stored", "core_rows_removed", "core_rows", "digest_before", "digest"
     result = {"model": str(model), **{name: getattr(done.report, name) for name in fields}}
-    return {**result, "receipt": None if receipt is None else str(receipt)}
+    old_bytes = in_words(doubt_about_blocks(model))
+    return {**result, "old_bytes": old_bytes, "receipt": None if receipt is None else str(receipt)}
 
 
 def _show_file(outcome: FileOutcome, warnings: list[str]) -> None:

@@ -92,6 +92,7 @@ def _show(found: Inspection, share: str) -> None:
         ("size", f"{found.bytes:,} bytes" + (f" in {found.files} files" if found.files > 1 else "")),
         ("format", f"{found.format}, version {found.version}"),
         ("state digest", found.digest),
+        ("old bytes", found.old_bytes),
         *((name.replace("_", " "), _text(_readable(name, known[name]))) for name in _SHOWN if name in known),
         *([("order", _order(known["order_key"], known.get("sample_key")))] if "order_key" in known else []),
     ]

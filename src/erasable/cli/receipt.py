@@ -67,6 +67,7 @@ def _check_model(receipt: Receipt, path: Path, *, quiet: bool) -> tuple[int, str
 def _show(receipt: Receipt, keyid: str, rows: int | None, learner: str | None) -> None:
     """Print what was checked, and what the receipt states."""
     from erasable.core.names import spelling_in_words
+    from erasable.store import in_words
 
     others = f"; the receipt has {receipt.signatures} signatures" if receipt.signatures > 1 else ""
     checks = [("signature", f"good, by key {keyid[:16]}{others}")]
@@ -88,6 +89,7 @@ def _show(receipt: Receipt, keyid: str, rows: int | None, learner: str | None) -
         ("state after", receipt.state_after),
         *([] if receipt.learner is None else [("learner", " ".join(str(receipt.learner).split()))]),
         ("guarantee", receipt.guarantee),
+        ("old bytes", in_words(receipt.old_bytes)),
         ("made with", f"erasable {receipt.erasable_version}, state format {receipt.format_version}"),
     ]
     console().print(text_table("", ("checked", "found"), checks, numbers=False))

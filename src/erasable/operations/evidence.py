@@ -31,7 +31,7 @@ from erasable.operations.forget import receipt_name
 from erasable.operations.inspect import inspect
 from erasable.operations.verify import code_in
 from erasable.pages import render
-from erasable.store import write_text
+from erasable.store import NOT_KNOWN, write_text
 from erasable.version import VERSION
 
 PAGE = "evidence.html"
@@ -115,6 +115,8 @@ class Evidence:
         Counts of a scan, without names of files.
     audit : tuple of dict, or None
         Name, verdict and figures of each check or attack.
+    old_bytes : str
+        What is known of overwritten bytes of the model's file on the medium: why they may stay, or that nothing is.
     audit_holds : bool or None
         False if the audit says that forgetting left a trace; None if it does not say.
     """
@@ -143,6 +145,7 @@ class Evidence:
     audit_holds: bool | None = None
     copies: int = 0
     name: str = ""
+    old_bytes: str = NOT_KNOWN
 
     @property
     def wrong_receipts(self) -> int:
@@ -299,9 +302,8 @@ def _checked_model(
             raise ChangedMeanwhileError("the model changed while it was being read: make the pack again.")
     except (VerificationError, StateFormatError):  # `verify` reports what differs
         verified, sums, weights, learner, limits = False, 0, 0, None, ""
-    about_model = {
-        name: getattr(about, name) for name in ("kind", "core_rows", "features", "classes", "bytes", "digest")
-    }
+    names = "kind", "core_rows", "features", "classes", "bytes", "digest", "old_bytes"
+    about_model = {name: getattr(about, name) for name in names}
     return Evidence(
         made_at=datetime.now(UTC),
         erasable_version=VERSION,
@@ -446,7 +448,12 @@ def _audit_result(entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def evidence_archive(
-    request_id: str, facts: Mapping[str, str], receipts: Mapping[str, str], pages: Mapping[str, str], key: PublicKey
+    request_id: str,
+    facts: Mapping[str, str],
+    receipts: Mapping[str, str],
+    pages: Mapping[str, str],
+    key: PublicKey,
+    old_bytes: str = NOT_KNOWN,
 ) -> bytes:
     """Return a zip archive with which others can check an erasure without its signer.
 
@@ -459,6 +466,8 @@ def evidence_archive(
         Texts of receipts and evidence pages, by the name of the model.
     key : PublicKey
         Of the signer.
+    old_bytes : str, optional
+        What is known of overwritten bytes on the medium.
     """
     names: dict[str, str] = {}  # of files, by model: two models may differ in characters that file names do not have
     for model in sorted(receipts):
@@ -466,7 +475,7 @@ def evidence_archive(
         names[model] = name if name not in names.values() else f"{name}-{len(names)}"
     signed = {f"receipt-{names[model]}.json": model for model in names}
     made = {f"evidence-{names[model]}.html": model for model in pages}
-    values = {"request_id": request_id, "facts": facts, "keyid": key.keyid, "key": _KEY}
+    values = {"request_id": request_id, "facts": facts, "keyid": key.keyid, "key": _KEY, "old_bytes": old_bytes}
     content: dict[str, str | bytes] = {
         "READ-ME-FIRST.html": render("pack.html", receipts=signed, pages=made, **values),
         _KEY: key.pem(),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, TypeVar
 
 import numpy.typing as npt
@@ -23,6 +23,7 @@ from erasable.models.files import Fetch, from_files, known_meta, naming, refuse_
 from erasable.models.selections.leverage import read_grid
 from erasable.models.state import KINDS, is_sharded
 from erasable.operations.requests import KEY_TYPES, Names, keys_named
+from erasable.store import NOT_KNOWN, doubt_about_blocks, in_words
 from erasable.store import read as read_file
 
 # Entries of the header that are not part of the configuration.
@@ -66,6 +67,8 @@ class Inspection:
     rows: list[dict[str, Any]] | None = None
     # The ranges of the targets of a regression; None for a classifier.
     target_ranges: list[tuple[float, float]] | None = None
+    # What is known of overwritten bytes of this file on the medium: a reason why they may stay, or that none is known.
+    old_bytes: str = NOT_KNOWN
 
     def as_json(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -105,7 +108,8 @@ def inspect(path: str | os.PathLike[str], *, rows: bool = False, learnt: int | N
     if learnt is not None and learnt < 1:
         raise ConfigurationError(f"the number of rows learnt must be positive; got {learnt}.")
 
-    return _read_file_with(path, lambda head, fetch: _inspected(head, fetch, rows, learnt))
+    found = _read_file_with(path, lambda head, fetch: _inspected(head, fetch, rows, learnt))
+    return replace(found, old_bytes=in_words(doubt_about_blocks(path)))
 
 
 def rows_of(

@@ -49,7 +49,7 @@ from erasable.operations.inspect import rows_of
 from erasable.operations.new_rows import NewRows, Suppressed, stored_ids
 from erasable.operations.requests import KEY_TYPES, Counts, Request, RequestQueue, Ticket
 from erasable.operations.verify import code_in, verify_file
-from erasable.store import PRIVATE, Fetch, Writer, check_mode, side_files
+from erasable.store import PRIVATE, Fetch, Writer, check_mode, doubt_about_blocks, side_files
 from erasable.store import read as read_file
 
 #: Given the model that a file holds, or None: the rows to learn, and the estimator that learns them. The estimator
@@ -476,6 +476,7 @@ class ModelFile:
             request_id=str(uuid.uuid4()) if request.request_id is None else request.request_id,
             normalisation=model.spelling or None,
             learner=learner,
+            old_bytes=doubt_about_blocks(self.path),
         )
         return make_receipt(self._key, receipt)
 

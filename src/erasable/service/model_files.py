@@ -26,6 +26,7 @@ from erasable.operations.requests import Request
 from erasable.service.processes import Packed, import_all
 from erasable.service.requests import Identity, keys_in, keys_of_each
 from erasable.service.suppression import SuppressionList
+from erasable.store import BlockDoubt, doubt_about_blocks
 
 #: Modules that the first call of each process would import, for a second or two: see ``import_all``.
 READING = ("erasable.service.http.rows", "erasable.service.model_files", "pyarrow", "pandas")
@@ -67,6 +68,7 @@ class VerifiedState:
     checksum: str
     spelling: Spelling = field(default_factory=dict)
     format_version: int = 1
+    old_bytes: BlockDoubt | None = None  # why bytes of earlier states may stay on the medium
 
 
 class ServedFile:
@@ -180,7 +182,16 @@ def verified(
     report = model.verify(progress)
     stores = tuple(any(keys_in(model, group)) for group in named)
     stores_listed = listed is not None and any(listed.stored_in(model))
-    return VerifiedState(report, guarantee, stores, stores_listed, checksum, model.spelling, model.format_version)
+    return VerifiedState(
+        report,
+        guarantee,
+        stores,
+        stores_listed,
+        checksum,
+        model.spelling,
+        model.format_version,
+        doubt_about_blocks(path),
+    )
 
 
 def stored_in(path: str, identities: Sequence[Identity]) -> StoredRows:

@@ -60,7 +60,7 @@ from erasable.service.settings import Settings
 from erasable.service.suppression import Suppressed, SuppressionList
 from erasable.service.tokens import TokenWatch
 from erasable.service.worker import Callbacks, PeriodicThread, Send, Worker
-from erasable.store import HeldMark, Mark, check_room, doubt_about_blocks, set_mark
+from erasable.store import HeldMark, Mark, check_room, doubt_about_blocks, in_words, set_mark
 
 T = TypeVar("T")
 
@@ -201,6 +201,7 @@ class ErasureService:
         self._ledger: Ledger | None = None
         self._threads: list[PeriodicThread] = []
         self._doubts: tuple[str, ...] = ()
+        self._old_bytes = in_words(None)
         self._no_room: str | None = None  # why a model could not be rewritten now
         self._resumed, self._open = 0, False
         self._starting = threading.Lock()
@@ -264,8 +265,9 @@ class ErasureService:
         for name, file in self._files.items():
             ledger.files.found(name, file.checksum())
         folders = {os.path.dirname(file.path): file.path for file in self._files.values()}
-        doubts = map(doubt_about_blocks, [*folders.values(), self._folder])
-        self._doubts = tuple(dict.fromkeys(doubt for doubt in doubts if doubt is not None))
+        doubts = [(path, doubt_about_blocks(path)) for path in (*folders.values(), self._folder)]
+        self._doubts = tuple(dict.fromkeys(doubt.about(path) for path, doubt in doubts if doubt is not None))
+        self._old_bytes = in_words(*(doubt for _, doubt in doubts))
         self.worker = Worker(
             ledger,
             self._files,
@@ -634,6 +636,11 @@ class ErasureService:
             resumed=self._resumed,
             anchor=ledger.position,
         )
+
+    @property
+    def old_bytes(self) -> str:
+        """What is known of bytes of old files, of models and of the ledger, on the medium. It names no path."""
+        return self._old_bytes
 
     def _announce(self, name: str, before: str, after: str, *, erases: bool) -> None:
         listed = Erased.NOT_ALL_LISTED if self._suppression is None else Erased.ALL_LISTED

@@ -256,6 +256,7 @@ class Worker:
                 asked=e.asked,
                 normalisation={**e.spelling, **found.spelling},
                 learner=found.report.learner,
+                old_bytes=found.old_bytes,
             )
             receipts[e.key] = make_receipt(self._signer, receipt)
             if time.monotonic() >= until:

@@ -27,7 +27,17 @@ from erasable.store._appending import (
     rewrite_journal,
 )
 from erasable.store._caches import erase_cache, read_cache, write_cache
-from erasable.store._disk import REAL_DISK, Disk, check_mode, check_private, doubt_about_blocks
+from erasable.store._disk import (
+    NOT_KNOWN,
+    REAL_DISK,
+    REASONS,
+    BlockDoubt,
+    Disk,
+    check_mode,
+    check_private,
+    doubt_about_blocks,
+    in_words,
+)
 from erasable.store._files import LIMIT as LARGEST
 from erasable.store._files import (
     Fetch,
@@ -45,8 +55,11 @@ from erasable.store._writing import PRIVATE, Writer, locked, read
 
 __all__ = [
     "LARGEST",
+    "NOT_KNOWN",
     "PRIVATE",
     "REAL_DISK",
+    "REASONS",
+    "BlockDoubt",
     "Contents",
     "Disk",
     "Fetch",
@@ -67,6 +80,7 @@ __all__ = [
     "doubt_about_blocks",
     "erase_cache",
     "half_written",
+    "in_words",
     "journal_key",
     "locked",
     "read",

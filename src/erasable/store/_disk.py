@@ -294,46 +294,89 @@ def explained(doing: str, path: str, state: str = "", kind: type[StoreError] = S
         raise failure(message, error.errno or 0, kind) from error
 
 
-_COPIES = {"apfs", "bcachefs", "btrfs", "f2fs", "nilfs2", "zfs"}
+_COPIES = {"apfs", "bcachefs", "btrfs", "f2fs", "jffs2", "nilfs2", "ubifs", "zfs"}
 _LAYERS = {"aufs", "ecryptfs", "overlay"}
 _ELSEWHERE = {"9p", "afs", "ceph", "cifs", "glusterfs", "lustre", "nfs", "nfs4", "smb3", "smbfs", "vboxsf", "virtiofs"}
+_JOURNALS = {"ext3", "ext4", "reiserfs"}
+_MOUNTS = "/proc/self/mountinfo"
+
+#: Why overwritten bytes may stay on the medium, each in words that follow the name of a file system.
+REASONS = {
+    "copies": "writes to new blocks and leaves the old ones as they are",
+    "layer": "is a layer over another file system, which may keep a copy of its own",
+    "elsewhere": "leaves the writing to another program or machine",
+    "journal": "with data=journal keeps a copy of what was written in its journal",
+}
+NOT_KNOWN = (
+    "Whether the medium keeps copies of overwritten bytes is not known: SSDs, snapshots and volume managers such as "
+    "LVM cannot be examined."
+)
+
+
+@dataclass(frozen=True)
+class BlockDoubt:
+    """A reason why overwritten bytes of a file may stay on the medium: a file system, and one of ``REASONS``."""
+
+    file_system: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"Overwritten bytes may stay on the medium for a while: {self.why}."
+
+    @property
+    def why(self) -> str:
+        """The reason in words."""
+        return f"{self.file_system} {REASONS[self.reason]}"
+
+    def about(self, path: str | os.PathLike[str]) -> str:
+        """Return the doubt about the files at a path, and what to do about it."""
+        return (
+            f"{os.fspath(path)} is on a file system where overwritten bytes may stay on the medium for a while: "
+            f"{self.why}. Encrypt that disk, or keep models where files are overwritten in place (ext4 or XFS with "
+            "default options)."
+        )
 
 
 class _Mount(NamedTuple):
     point: str
     kind: str
     device: str
+    number: str  # of the device, such as 254:0
     options: frozenset[str]
 
 
-def doubt_about_blocks(path: str | os.PathLike[str]) -> str | None:
+def doubt_about_blocks(path: str | os.PathLike[str]) -> BlockDoubt | None:
     """Return why overwritten bytes of a file at this path may stay on the medium; None if no reason is known.
 
-    The work of the drive itself (SSDs remap blocks, snapshots of volumes keep them) cannot be detected.
+    None is no promise: the work of the drive (SSDs remap blocks) and of volumes (snapshots) cannot be detected. In a
+    text, state ``in_words`` of it.
 
     Examples
     --------
-    >>> from erasable.store import doubt_about_blocks
+    >>> from erasable.store import doubt_about_blocks, in_words
     >>> doubt_about_blocks("/proc/self/status") is None
     True
+    >>> "not known" in in_words(None)
+    True
     """
-    mount = _mount_of(os.path.realpath(path), _read("/proc/self/mountinfo"))
+    mount = _mount_of(os.path.realpath(path), _read(_MOUNTS))
     if mount is None:
         return None
     if mount.kind in _COPIES:
-        why = f"{mount.kind} writes to new blocks and leaves the old ones as they are"
-    elif mount.kind in _LAYERS:
-        why = f"{mount.kind} is a layer over another file system, which may keep a copy of its own"
-    elif mount.kind in _ELSEWHERE or mount.kind.startswith("fuse"):
-        why = f"{mount.kind} leaves the writing to another program or machine"
-    elif mount.kind in ("ext3", "ext4") and _journals_data(mount):
-        why = f"{mount.kind} with data=journal keeps a copy of what was written in its journal"
-    else:
-        return None
-    return (
-        f"{os.fspath(path)} is on a file system where overwritten bytes may stay on the medium for a while: {why}. "
-        "Encrypt that disk, or keep models where files are overwritten in place (ext4 or XFS with default options)."
-    )
+        return BlockDoubt(mount.kind, "copies")
+    if mount.kind in _LAYERS:
+        return BlockDoubt(mount.kind, "layer")
+    if mount.kind in _ELSEWHERE or mount.kind.startswith("fuse"):
+        fuse = mount.kind.startswith("fuse")  # what follows that word is the choice of the one who mounted it
+        return BlockDoubt("fuse" if fuse else mount.kind, "elsewhere")
+    if mount.kind in _JOURNALS and _journals_data(mount):
+        return BlockDoubt(mount.kind, "journal")
+    return None
+
+
+def in_words(*doubts: BlockDoubt | None) -> str:
+    """Return what is known of overwritten bytes in one place, or several: each doubt, or else that nothing is known."""
+    return " ".join(dict.fromkeys(str(doubt) for doubt in doubts if doubt is not None)) or NOT_KNOWN
 
 
 def _mount_of(path: str, table: str) -> _Mount | None:
@@ -347,14 +390,16 @@ def _mount_of(path: str, table: str) -> _Mount | None:
         point = re.sub(r"\\([0-7]{3})", lambda octal: chr(int(octal[1], 8)), place[4])
         inside = path == point or path.startswith(point.rstrip("/") + "/")
         if inside and (found is None or len(point) >= len(found.point)):
-            found = _Mount(point, what[0], what[1], frozenset(f"{place[5]},{what[2]}".split(",")))
+            found = _Mount(point, what[0], what[1], place[2], frozenset(f"{place[5]},{what[2]}".split(",")))
     return found
 
 
 def _journals_data(mount: _Mount) -> bool:
-    # The table of mounts leaves out what the file system has as its own default.
-    device = os.path.basename(os.path.realpath(mount.device))
-    return "data=journal" in mount.options or "data=journal" in _read(f"/proc/fs/{mount.kind}/{device}/options").split()
+    if "data=journal" in mount.options:
+        return True
+    # The table of mounts leaves out what the file system has as its own default, and may call the device /dev/root.
+    devices = {os.path.basename(os.path.realpath(path)) for path in (mount.device, f"/sys/dev/block/{mount.number}")}
+    return any("data=journal" in _read(f"/proc/fs/{mount.kind}/{device}/options").split() for device in devices)
 
 
 def _read(path: str) -> str:

@@ -173,6 +173,10 @@ def test_one_archive_has_all_that_is_needed_to_check_a_request_without_us(site, 
     site.service.accept(request_id, "erasure", [who], b"body", controller="erase")
     until(lambda: not site.service.ledger.entry(request_id).owes_receipts and site.service.receipts(request_id))
     address = f"/requests/{request_id}/evidence.zip?controller=erase"
+    page = visitor.get(f"/requests/{request_id}?controller=erase").text
+    assert "old files overwritten" in page
+    assert html.escape(site.service.old_bytes) in page
+    assert "is not known" in site.service.old_bytes
     answer = visitor.get(address)
     assert (answer.status_code, answer.headers["content-type"]) == (200, "application/zip")
     assert f"erasure-{request_id}.zip" in answer.headers["content-disposition"]
@@ -183,12 +187,14 @@ def test_one_archive_has_all_that_is_needed_to_check_a_request_without_us(site, 
         expected |= {f"receipt-{model}-{request_id}.json", f"evidence-{model}-{request_id}.html"}
     assert {path.name for path in tmp_path.iterdir()} == expected
     assert not any(PEOPLE[40] in path.read_text() for path in tmp_path.iterdir())
+    assert site.service.old_bytes in (tmp_path / "READ-ME-FIRST.html").read_text()
     key, about = read_public_key(tmp_path / "receipts.pub.pem"), (tmp_path / "READ-ME-FIRST.html").read_text()
     for model in ("credit", "named"):
         name = f"receipt-{model}-{request_id}.json"
         assert check_receipt((tmp_path / name).read_text(), key).model == model
         evidence = (tmp_path / f"evidence-{model}-{request_id}.html").read_text()
         assert f"<b>{model}</b>" in evidence
+        assert site.service.old_bytes in evidence
         assert "1 request carried out; the model verifies." in evidence
         assert request_id in evidence
         assert name in about

@@ -264,6 +264,7 @@ def _request_page(viewer: Viewer, request_id: str, status: int = 200) -> Respons
         entry=filed(entry, audits=audits),
         case=rows_of([entry], viewer.token)[0],
         cancel_until=entry.cancel_until,
+        old_bytes=viewer.site.service.old_bytes,
         **_progress(entry, viewer.token),
         receipts=sorted(receipts or ()),
         too_late=status == 409,
@@ -315,7 +316,8 @@ async def pack(viewer: Auditor, request_id: str) -> Response:
     pages = {m: await evidence_of(service, m, [text]) for m, text in found.items() if m in service.models}
     facts = {"Received": when(entry.received), "Completed": when(entry.settled or entry.received)}
     facts |= {"What was asked for": str(entry.asked).replace("raw", "plain text")} if entry.asked else {}
-    content = await run_in_threadpool(evidence_archive, entry.request_id, facts, found, pages, service.receipt_key)
+    given = entry.request_id, facts, found, pages, service.receipt_key, service.old_bytes
+    content = await run_in_threadpool(evidence_archive, *given)
     await run_in_threadpool(service.note, "download", viewer.token.name, entry.request_id)
     return download(content, f"erasure-{entry.request_id}.zip", "application/zip")
 
@@ -336,7 +338,8 @@ def _progress(entry: Entry, token: Token) -> dict[str, Any]:
     if entry.state is State.CANCELLED:
         steps = [("Received and saved", received), ("Cancelled", settled)]
     else:
-        second = "Stored rows looked up" if entry.kind == "access" else "Forgotten in every model, old files erased"
+        forgotten = "Forgotten in every model, old files overwritten"
+        second = "Stored rows looked up" if entry.kind == "access" else forgotten
         steps = [("Received and saved", received), (second, settled)]
         if entry.kind == "erasure" and token.audits:
             signed = entry.state is State.COMPLETED and not entry.owes_receipts

@@ -27,6 +27,7 @@ from erasable.service.http.site import TheSite, site_of, source_of
 from erasable.service.http.viewer import COOKIE, AnyViewer, Auditor, Follower, OwnForm, SignIn, Viewer, login_form, page
 from erasable.service.index import DEEDS, Query
 from erasable.service.service import ErasureService
+from erasable.store import in_words
 
 _STATIC = {"console.css": "text/css", "console.js": "text/javascript", "icon.svg": "image/svg+xml"}
 _PAGES = ("", "login", "logout", "api", "evidence", "receipts", "requests", "static", "trail", "verify")
@@ -112,6 +113,7 @@ def check(viewer: Follower, form: OwnForm) -> Response:
         "completed": rfc3339(found.completed_at),
         "digest": found.state_after,
         "guarantee": found.guarantee,
+        "old_bytes": in_words(found.old_bytes),
         "is_now": [name for name, digest in digests.items() if digest == found.state_after],
         "compared": bool(digests),
     }
