@@ -626,6 +626,17 @@ def test_a_clock_that_is_set_back_stops_no_callback(opened, clock):
     assert service.health().callbacks_owed == 0
 
 
+@pytest.mark.parametrize("period", [0.25, 1.0, 7.0, 60.0, 600.0])
+def test_a_thread_that_failed_is_called_again_within_a_minute(period):
+    rounds = PeriodicThread("purge", period, lambda: None)
+    pauses = [rounds.pause_after(failed) for failed in range(7)]
+    assert pauses[0] == period  # without a failure
+    assert pauses[1:] == sorted(pauses[1:])
+    assert max(pauses[1:]) <= 60
+    if period <= 60:  # calls that failed begin at times of the grid, too
+        assert all((pause / period).is_integer() for pause in pauses)
+
+
 def test_callbacks_go_on_after_a_restart_and_only_to_hosts_that_are_still_allowed(opened):
     sent = []
     service = opened(send=lambda url, entry: sent.append(url))

@@ -631,7 +631,7 @@ class ErasureService:
             waiting=ledger.waiting,
             overdue=ledger.overdue(self._clock()),
             receipts_owed=debts.receipts,
-            oldest_receipt_seconds=debts.oldest_receipt_seconds,
+            oldest_receipt_seconds=round(debts.oldest_receipt_seconds, 1),
             callbacks_owed=debts.callbacks,
             resumed=self._resumed,
             anchor=ledger.position,

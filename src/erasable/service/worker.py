@@ -382,7 +382,7 @@ class Callbacks:
         return known and safe and parts.username is None and url.isascii() and url.isprintable()
 
 
-_MOST_DOUBLINGS = 6
+_MOST_DOUBLINGS, _LONGEST_WAIT = 6, 60.0  # of the pause after failures; seconds
 _ASK_AGAIN = 0.1  # seconds between two calls of ``stop``
 
 
@@ -391,7 +391,7 @@ class PeriodicThread(threading.Thread):
 
     Calls begin at times of a fixed grid, whatever a call takes, so that the times tell nothing of what it did. A call
     that has to end at such a time too calls :meth:`until_next`. After failures more and more times are left out, up to
-    64 in a row.
+    64 in a row, or a minute: once a disk has room again, no thread is left that says otherwise.
 
     Of an unforeseen error ``problem`` shows only the type: its text may name somebody.
     """
@@ -411,12 +411,19 @@ class PeriodicThread(threading.Thread):
             self.once()
             failed = 0 if self.problem is None else min(failed + 1, _MOST_DOUBLINGS)
             if failed or not self._waited:
-                self.until_next(2**failed)
+                self.until_next(self.pause_after(failed))
 
-    def until_next(self, periods: int = 1) -> None:
+    def pause_after(self, failed: int) -> float:
+        """The period until the next call, in seconds, after some failures in a row."""
+        if not failed or self._period <= _LONGEST_WAIT:
+            periods = max(1, min(2**failed, int(_LONGEST_WAIT / self._period)))
+            return self._period * periods
+        return _LONGEST_WAIT
+
+    def until_next(self, period: float | None = None) -> None:
         """Wait until the next time of the grid. Another thread, or one that is to end, does not wait."""
         if threading.current_thread() is self:
-            period = self._period * periods
+            period = period or self._period
             self._ending.wait(period - (time.monotonic() - self._begun) % period)
             self._waited = True
 
