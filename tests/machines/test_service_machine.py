@@ -74,6 +74,7 @@ class ServiceMachine(RuleBasedStateMachine):
             settings=replace(SETTINGS, vouch=self.touched),
             send=self.send,
             clock=lambda: self.now,
+            elapsed=lambda: self.now.timestamp(),
         )
         self.service.start(threads=False)
         for name, (role, value, state) in self.requests.items():
