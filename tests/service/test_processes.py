@@ -24,14 +24,14 @@ from erasable.models.files import read_model
 from erasable.operations.requests import Request
 from erasable.service.http.problems import Refused
 from erasable.service.http.rows import read_blocks
-from erasable.service.model_files import ServedFile
+from erasable.service.model_files import READING, ServedFile, load_all
 from erasable.service.model_files import opened as opened_here
-from erasable.service.processes import ChildProcess, Packed
+from erasable.service.processes import ChildProcess, Packed, import_all
 from erasable.service.service import ErasureService
 from erasable.service.settings import Settings
 from erasable.service.suppression import SuppressionList
 from erasable.store import journal_key, read_journal
-from tests.service.calls import killing_itself
+from tests.service.calls import imported, killing_itself
 from tests.service.conftest import KEY, OPERATOR, TYPES, asked, committed
 from tests.service.test_child_process import gone, is_there
 from tests.service.test_service import people, rows
@@ -243,6 +243,28 @@ def test_nothing_is_said_where_the_last_row_of_a_class_goes(tmp_path, capfd):
     writer.end()
     assert "person-5" not in people(path)
     assert capfd.readouterr() == ("", "")
+
+
+def test_the_first_call_of_a_process_imports_nothing_large(models):
+    path = str(models["left"])
+    reader, writer = ChildProcess(0, (import_all, *READING)), ChildProcess(0, (load_all, [path]))
+    for process in (reader, writer):
+        process.begin()
+    try:
+        before = [process(imported) for process in (reader, writer)]
+        body, blocks = Packed(b"a,b,c,label,id,who\n1,2,3,True,new-0,ann\n"), []
+        columns = {"label": "label", "id": "id", "subject": "who"}
+        reader(read_blocks, "text/csv", body, None, columns, (), 10**6, 9, progress=lambda *found: blocks.extend(found))
+        file = ServedFile(path, writer, writer, lambda *_, **__: None)
+        assert file.learn(blocks, lambda: None).rows == 1
+        new = [process(imported) - known for process, known in zip((reader, writer), before, strict=True)]
+    finally:
+        for process in (reader, writer):
+            process.end()
+    large = {"erasable", "fastapi", "numpy", "pandas", "pyarrow", "scipy", "sklearn"}
+    assert all(not names & large for names in new)
+    assert {"numpy", "pyarrow"} <= before[0]
+    assert {"numpy", "sklearn"} <= before[1]
 
 
 MOMENTS = (0.0, 0.006, 0.012, 0.03)  # seconds
