@@ -415,10 +415,12 @@ class PeriodicThread(threading.Thread):
 
     def pause_after(self, failed: int) -> float:
         """The period until the next call, in seconds, after some failures in a row."""
-        if not failed or self._period <= _LONGEST_WAIT:
-            periods = max(1, min(2**failed, int(_LONGEST_WAIT / self._period)))
-            return self._period * periods
-        return _LONGEST_WAIT
+        if not failed:
+            return self._period
+        if self._period > _LONGEST_WAIT:
+            return _LONGEST_WAIT
+        periods: int = min(2**failed, int(_LONGEST_WAIT / self._period))
+        return self._period * periods
 
     def until_next(self, period: float | None = None) -> None:
         """Wait until the next time of the grid. Another thread, or one that is to end, does not wait."""
