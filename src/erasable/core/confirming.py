@@ -17,10 +17,10 @@ have to be selected by :mod:`erasable.core.selector`, which decides every row. C
 from __future__ import annotations
 
 import math
-import threading
+from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,7 @@ from erasable.core.deciding import U32, U64, exceeds
 from erasable.core.grid import Grid
 from erasable.core.products import add_gram, cholesky, invert_triangle, multiply_by_triangle
 from erasable.core.sums import empty_gram, exact_rows
-from erasable.core.threads import few_threads
+from erasable.core.threads import Shared, few_threads
 
 _LEAST, _MOST = 128, 4096  # rows of a chunk
 _AT_ONCE = 2**18  # numbers of rows that are turned into float64
@@ -72,12 +72,11 @@ def all_selected(
     n, H = len(rows), np.asfortranarray(np.tril(claimed))
     if 2 * n > exact_rows(grid, units) or not (np.abs(H) <= 2.0**52).all() or (np.rint(H) != H).any():
         return False
-    walk = _Walk(rows, grid, units, tau, np.zeros(n, dtype=bool) if forced is None else forced, progress, 0, n)
+    walk = _Walk(rows, grid, units, tau, np.zeros(n, dtype=bool) if forced is None else forced, progress)
     start, first = empty_gram(grid, units), walk.taken(walk.first_size, first=True) if n >= _LEAST else None
-    with few_threads(0.0), ThreadPoolExecutor(1) as other:
-        backward = other.submit(walk.gone, walk.backward, H)
+    with few_threads(0.0), Shared(partial(walk.gone, walk.backward), [H], helpers=1) as other:
         forward = walk.gone(walk.forward, start, first)
-        confirmed = walk.gone(backward.result) and forward and np.array_equal(start, H)
+        confirmed = walk.gone(other.results)[0] and forward and np.array_equal(start, H)
     if confirmed and progress is not None:
         progress(n, n)
     return confirmed
@@ -93,17 +92,17 @@ class _Walk:
     tau: float
     forced: Booleans
     progress: Callable[[int, int], None] | None
-    low: int  # from here to there no thread has taken the rows
-    high: int
-    stop: threading.Event = field(default_factory=threading.Event)
-    lock: threading.Lock = field(default_factory=threading.Lock)
+    stopped: bool = False
+
+    def __post_init__(self) -> None:
+        self.left = deque(range(0, len(self.rows), _LEAST))  # where pieces begin that no thread has taken
 
     def gone(self, way: Callable[..., bool], *given: Any) -> bool:
         """What a way returns; if it raises, the other one stops."""
         try:
             return way(*given)
         except BaseException:
-            self.stop.set()
+            self.stopped = True
             raise
 
     def forward(self, H: Float64s, part: slice | None) -> bool:
@@ -113,9 +112,9 @@ class _Walk:
             self._add(H, part, 1.0)
             size = self._confirm(H, part, size)
             if self.progress is not None:
-                self.progress(len(self.rows) - max(1, self.high - self.low), len(self.rows))
+                self.progress(max(0, len(self.rows) - max(1, len(self.left) * _LEAST)), len(self.rows))
             part = self.taken(size, first=True)
-        return not self.stop.is_set()
+        return not self.stopped
 
     def backward(self, H: Float64s) -> bool:
         """Confirm the chunks from the last to the first and subtract each from ``H``, a lower triangle."""
@@ -123,7 +122,7 @@ class _Walk:
         while (part := self.taken(size, first=False)) is not None:
             size = self._confirm(H, part, size)
             self._add(H, part, -1.0)
-        return not self.stop.is_set()
+        return not self.stopped
 
     @property
     def first_size(self) -> int:
@@ -132,17 +131,17 @@ class _Walk:
 
     def taken(self, size: int, *, first: bool) -> slice | None:
         """The next chunk, or None where nothing is left; smaller ones near the end, for the threads to end alike."""
-        with self.lock:
-            left, least = self.high - self.low, max(_LEAST, self.grid.n_columns)
-            if not left or self.stop.is_set():
-                return None
-            size = min(size, max(least, left // 2))
-            size = left if left - size < least else size
-            if first:
-                self.low += size
-                return slice(self.low - size, self.low)
-            self.high -= size
-            return slice(self.high, self.high + size)
+        left, least = len(self.left), max(_LEAST, self.grid.n_columns) // _LEAST
+        pieces = min(max(1, size // _LEAST), max(least, left // 2))
+        pieces = left if left - pieces < least else pieces
+        begins = list[int]()
+        # No lock is held: an interrupted thread would leave it locked. The other thread may take pieces meanwhile.
+        while self.left and len(begins) < pieces and not self.stopped:
+            try:
+                begins.append(self.left.popleft() if first else self.left.pop())
+            except IndexError:
+                break
+        return slice(min(begins), min(max(begins) + _LEAST, len(self.rows))) if begins else None
 
     def _add(self, H: Float64s, part: slice, sign: float) -> None:
         step = max(1, _AT_ONCE // len(H))
@@ -155,7 +154,7 @@ class _Walk:
         rows, least = self.rows[part], max(len(H), _LEAST) ** 2
         sure, opened = self._sure(rows, H, self.forced[part].copy())
         if not sure.all():
-            self.stop.set()
+            self.stopped = True
         if opened * len(rows) > 4 * least:
             return max(_LEAST, size // 2)
         return min(_MOST, size * 2) if 2 * opened * len(rows) < least else size

@@ -141,7 +141,8 @@ def screen(f: Factor, grid: Grid, units: int, tau: float, *, on_grid: bool = Fal
 
 def survivors_among(rows: OrderedRows, low: int, high: int, s: Screen) -> npt.NDArray[np.bool_]:
     """Which of the rows low..high the screen cannot discard; several threads share them."""
-    return np.concatenate(screening(rows, low, high, s).results())
+    with few_threads(0.0):
+        return np.concatenate(screening(rows, low, high, s).results())
 
 
 def screening(rows: OrderedRows, low: int, high: int, s: Screen) -> Shared[Any, Booleans]:

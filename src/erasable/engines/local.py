@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
+import weakref
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from functools import partial
 from multiprocessing import get_context
 from multiprocessing.shared_memory import SharedMemory
+from queue import Empty, SimpleQueue
 from typing import Any
 
 from threadpoolctl import threadpool_limits
 
 from erasable.core.arrays import Matrix
-from erasable.core.threads import few_threads
+from erasable.core.threads import GLANCE, Workers, few_threads
 from erasable.errors import ConfigurationError, EngineError
 from erasable.models.passes import Engine, Limits, Pass, PassResult
 from erasable.models.row_source import RowSource
@@ -69,10 +72,8 @@ class Local(Engine):
         return super().results(source, scan, limits)
 
     def _in_threads(self, source: RowSource, scan: Pass, limits: Callable[[], Limits], n: int) -> Iterator[PassResult]:
-        with few_threads(0.0), ThreadPoolExecutor(n) as pool:
-            yield from _in_window(
-                parts_of(source, n), lambda part, low: pool.submit(scan.run, part, low, limits()), n + 1
-            )
+        with few_threads(0.0):
+            yield from _in_window(parts_of(source, n), lambda part, low: partial(scan.run, part, low, limits()), n)
 
     def _in_processes(
         self, source: RowSource, scan: Pass, limits: Callable[[], Limits], n: int
@@ -85,14 +86,15 @@ class Local(Engine):
         try:
             memory[: len(data)] = data
 
-            def submit(part: Matrix, low: int | None) -> Future[PassResult]:
+            def to_process(part: Matrix, low: int | None) -> Callable[[], PassResult]:
                 if isinstance(part, RowSource) and (awaited := part.awaited()):
                     part = part.filled([one.fetched() for one in awaited])
                 sent = packed(part)
                 self.moved += len(sent)
-                return pool.submit(_run, shared.name, len(data), sent, low, limits())
+                now = limits()
+                return lambda: pool.submit(_run, shared.name, len(data), sent, low, now).result()
 
-            for result in _in_window(parts_of(source, n), submit, n + 1):
+            for result in _in_window(parts_of(source, n), to_process, n + 1):
                 self.moved += result.nbytes
                 yield result
         except BrokenProcessPool:
@@ -152,24 +154,50 @@ def packed(value: Any, dumps: Callable[[Any], bytes] = pickle.dumps) -> bytes:
 
 
 def _in_window(
-    parts: Iterator[Part], submit: Callable[[Any, int | None], Future[PassResult]], width: int
+    parts: Iterator[Part], work_of: Callable[[Any, int | None], Callable[[], PassResult]], n: int
 ) -> Iterator[PassResult]:
-    """The result of each part, as it is done; at most ``width`` are under way, and none begins after one failed."""
-    pending: set[Future[PassResult]] = set()
+    """The result of each part, as it is done by one of n threads; one more part waits, and none begins after an error.
+
+    This thread touches no future and no pool: an interrupt would leave their locks locked, and nothing would end.
+    """
+    workers, news = Workers(), SimpleQueue[Any]()
+    under_way: list[weakref.ref[Any]] = []
+    missing = 0  # tasks that ended, less results
+    for part, low in parts:
+        under_way.append(workers.begin(partial(_report, news, work_of(part, low)), news))
+        while len(under_way) > n:
+            missing += yield from _next_event(workers, n, news, under_way)
+    while under_way:
+        missing += yield from _next_event(workers, n, news, under_way)
+    if missing:
+        raise EngineError("a thread that screened rows ended before it was done: run it again.")
+
+
+def _report(news: SimpleQueue[Any], work: Callable[[], PassResult]) -> None:
     try:
-        for part, low in parts:
-            pending.add(submit(part, low))
-            if len(pending) >= width:
-                done, pending = wait(pending, return_when=FIRST_COMPLETED)
-                while done:
-                    yield done.pop().result()
-        while pending:
-            done, pending = wait(pending, return_when=FIRST_COMPLETED)
-            while done:
-                yield done.pop().result()
-    finally:
-        for future in pending:
-            future.cancel()
+        news.put((work(), None))
+    except BaseException as error:
+        news.put((None, error))
+
+
+def _next_event(
+    workers: Workers, n: int, news: SimpleQueue[Any], under_way: list[weakref.ref[Any]]
+) -> Generator[PassResult, None, int]:
+    """Wait for one event: yield the result of a task, or note that one ended. Returns ended tasks less results."""
+    if not workers.at_least(n):
+        raise EngineError("no thread can be started: end what else runs here, or give fewer threads=.")
+    try:
+        item = news.get(timeout=GLANCE)
+    except Empty:  # some systems deliver no interrupt to a thread that waits for longer
+        return 0
+    if isinstance(item, weakref.ref):
+        under_way.remove(item)
+        return 1
+    result, error = item
+    if error is not None:
+        raise error
+    yield result
+    return -1
 
 
 # -- in another process ------------------------------------------------------------------------------------------

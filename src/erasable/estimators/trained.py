@@ -22,6 +22,7 @@ from threadpoolctl import threadpool_limits
 
 from erasable.core.arrays import Float64s
 from erasable.core.fingerprint import fingerprint
+from erasable.core.threads import few_threads
 from erasable.errors import ConfigurationError, ErasableError
 from erasable.models.heads import Learner, LearnerRegression
 from erasable.models.heads.allowed import LEARNERS, AllowedLearner, allowed, checked_parameters
@@ -236,7 +237,8 @@ def train(head: Any, X: Float64s, y: npt.NDArray[Any], weights: Float64s | None,
     values = {name: parameter.default for name, parameter in known.items()} | dict(head.parameters)
     codes = _categories(head.learner, codes, values)
     try:
-        with warnings.catch_warnings(), threadpool_limits(_THREADS):
+        # few_threads gives BLAS its threads back also where an interrupt keeps the other limit from doing so.
+        with warnings.catch_warnings(), few_threads(0.0), threadpool_limits(_THREADS):
             warnings.simplefilter("ignore")  # about rows, whose values they may quote
             return _train(head, kind, values, as_seen(X, codes), y, weights, codes)
     except ErasableError:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _get_feature_names, validate_data
 
 from erasable.core.arrays import ColumnLike, DeviceRows, MatrixLike, checked_layout, on_host, summed
+from erasable.core.threads import Shared
 from erasable.errors import InputError, InputTypeError
 from erasable.models.inputs import plain_labels
 from erasable.validation import COMPLEX, DATES, MISSING, TEXT, is_listed, odd_cells, real_numbers
@@ -156,8 +156,7 @@ def _has_finite_sums(X: object) -> bool:
         with np.errstate(over="ignore", invalid="ignore"):
             return bool(np.isfinite(np.sum(X[low : low + step])))
 
-    with ThreadPoolExecutor(min(16, os.cpu_count() or 1)) as pool:
-        return all(pool.map(sums_up, range(0, len(X), step)))
+    return all(Shared(sums_up, range(0, len(X), step), helpers=min(16, os.cpu_count() or 1) - 1).results())
 
 
 def _without_values(message: str) -> str:

@@ -11,10 +11,9 @@ and one for all pairs since. The tensors are the same for all: what is derived, 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -47,6 +46,7 @@ from erasable.core.names import (
     read_names,
     read_owners,
 )
+from erasable.core.threads import Shared
 from erasable.errors import StateFormatError, VerificationError
 from erasable.models.configuration import Configuration
 from erasable.models.heads import HEADS
@@ -473,13 +473,12 @@ class State:
         """
         with suppress(Exception):  # what is wrong will be said
             _ = self.tensors  # made before, so that the other thread does nothing but hash
-        with ThreadPoolExecutor(1) as aside:
-            digest = aside.submit(getattr, self, "digest")  # hashing keeps no other thread waiting
+        with Shared(partial(getattr, self), ["digest"], helpers=1) as aside:  # hashing keeps no other thread waiting
             _check_names(self)
             self._learn_and_compare(progress)
             sums, weights = self.configuration.head.counts(len(self.ids), self.derived)
             stored_once = () if self.derived else STORED_ONCE
-            return VerifyReport(len(self.ids), sums, weights, digest.result(), not_compared=stored_once)
+            return VerifyReport(len(self.ids), sums, weights, *aside.results(), not_compared=stored_once)
 
     def _learn_and_compare(self, progress: Progress | None) -> None:
         """Raise VerificationError if this is not the state that learning its rows gives."""
