@@ -8,6 +8,7 @@ from erasable.core.confirming import all_selected
 from erasable.core.grid import Grid, to_grid
 from erasable.core.selector import GridRows, select
 from erasable.core.sums import add_rows, empty_gram, regulariser
+from tests.waiting import until
 
 
 def selected(n, d, tau, *, capacity=1.0, bits=15, seed=0, intercept=True, uneven=1.0):
@@ -153,7 +154,7 @@ def test_an_error_going_backward_stops_the_way_forward(monkeypatch):
 
     def watch(done, of):
         seen.append(done)
-        walks[0].stop.wait(5)
+        until(lambda: walks[0].stopped)
 
     walks, made = [], confirming._Walk
     monkeypatch.setattr(confirming, "_Walk", lambda *of: walks.append(made(*of)) or walks[-1])
@@ -181,7 +182,7 @@ def test_lower_bounds_hold_against_rational_leverages():
     grid, units, tau = parameters["grid"], parameters["units"], parameters["tau"]
     H, walk = (
         sums_of(rows, **parameters),
-        confirming._Walk(rows, grid, units, tau * 1.1, np.zeros(400, dtype=bool), None, 0, 0),
+        confirming._Walk(rows, grid, units, tau * 1.1, np.zeros(400, dtype=bool), None),
     )
     low = len(rows) // 2
     sure, opened = walk._sure(rows[low:], np.asfortranarray(np.tril(H)), np.zeros(len(rows) - low, dtype=bool))

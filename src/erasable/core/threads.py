@@ -210,12 +210,16 @@ class _OneThread:
         while frame is not None and frame.f_code.co_flags & CO_GENERATOR:
             frame = frame.f_back  # of the function that runs the generator, which does not always run itself
         self.frame = frame
-        while (other := _LIMIT.setdefault("set by", self)) is not self:
-            if not _watcher.wakes() or other.thread != self.thread or other.lasts():
+        while True:
+            if not _watcher.wakes():  # nobody would undo what an interrupt leaves behind
+                return
+            other = _LIMIT.setdefault("set by", self)
+            if other is self:
+                break
+            if other.thread != self.thread or other.lasts():
                 return
             time.sleep(_TICK / 4)  # an interrupt left it behind
-        if not _watcher.wakes():  # nobody would undo what an interrupt leaves behind
-            return self.undo()
+        _watcher.wakes()  # it may just have fallen asleep
         libraries = _blas().lib_controllers
         self.limited = [(library, n) for library in libraries if (n := library.get_num_threads()) != 1]
         for library, _ in self.limited:
