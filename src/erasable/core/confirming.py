@@ -76,7 +76,7 @@ def all_selected(
     start, first = empty_gram(grid, units), walk.taken(walk.first_size, first=True) if n >= _LEAST else None
     with few_threads(0.0), Shared(partial(walk.gone, walk.backward), [H], helpers=1) as other:
         forward = walk.gone(walk.forward, start, first)
-        confirmed = walk.gone(other.results)[0] and forward and np.array_equal(start, H)
+        confirmed = walk.gone(lambda: other.results()[0]) and forward and np.array_equal(start, H)
     if confirmed and progress is not None:
         progress(n, n)
     return confirmed

@@ -20,7 +20,6 @@ import math
 import os
 import sys
 import threading
-import time
 import weakref
 from _thread import start_new_thread
 from collections import deque
@@ -150,14 +149,15 @@ class Shared(Generic[P, Q]):
             pass
 
     def _wait(self, seconds: float) -> None:
-        """Wait until every part is over, in steps: some systems deliver no interrupt to a thread that waits."""
-        end = time.monotonic() + seconds
-        while len(self.over) < len(self.parts) and any(helper() is not None for helper in self.helpers):
-            left = end - time.monotonic()
-            if left <= 0.0:
-                return
-            with suppress(Empty):
-                self.news.get(timeout=min(left, GLANCE))
+        """Wait until every part is over, or for so long that nothing happens.
+
+        In steps, since some systems deliver no interrupt to a thread that waits.
+        """
+        while seconds > 0.0 and len(self.over) < len(self.parts) and any(helper() for helper in self.helpers):
+            try:
+                self.news.get(timeout=min(seconds, GLANCE))
+            except Empty:
+                seconds -= GLANCE
 
     def results(self) -> list[Q]:
         """What ``work`` returned for each part, after doing those that no other thread has begun."""
@@ -218,7 +218,7 @@ class _OneThread:
                 break
             if other.thread != self.thread or other.lasts():
                 return
-            time.sleep(_TICK / 4)  # an interrupt left it behind
+            threading.Event().wait(_TICK / 4)  # an interrupt left it behind
         _watcher.wakes()  # it may just have fallen asleep
         libraries = _blas().lib_controllers
         self.limited = [(library, n) for library in libraries if (n := library.get_num_threads()) != 1]
@@ -251,7 +251,7 @@ class _Watcher:
     def __init__(self) -> None:
         self.workers = Workers()
         self.awake = False
-        self.task = weakref.ref(partial(self._watch))  # empty
+        self.task: weakref.ref[Task] = weakref.ref(partial(self._watch))  # empty
 
     def wakes(self) -> bool:
         """Look at the limit from now on; returns whether there is a thread for it."""
@@ -267,7 +267,7 @@ class _Watcher:
         """Look at the limit until there was none for a while."""
         quiet, suspect = 0, None
         while self.awake or _LIMIT:  # a limit set after this look finds that nobody is awake
-            time.sleep(_TICK)
+            threading.Event().wait(_TICK)
             limit = _LIMIT.get("set by")
             if limit is None or limit.lasts():
                 suspect = None
