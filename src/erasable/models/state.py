@@ -478,7 +478,8 @@ class State:
             self._learn_and_compare(progress)
             sums, weights = self.configuration.head.counts(len(self.ids), self.derived)
             stored_once = () if self.derived else STORED_ONCE
-            return VerifyReport(len(self.ids), sums, weights, *aside.results(), not_compared=stored_once)
+            (digest,) = aside.results()
+            return VerifyReport(len(self.ids), sums, weights, digest, not_compared=stored_once)
 
     def _learn_and_compare(self, progress: Progress | None) -> None:
         """Raise VerificationError if this is not the state that learning its rows gives."""
