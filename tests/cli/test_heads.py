@@ -91,14 +91,16 @@ def test_labels_of_class_weights_are_read_as_those_of_the_table(capsys, folder):
     told = printed(capsys, ["learn", data, *LEARN, *options]).err
     assert "warning: no row learnt has 1 of the labels that --class-weight names: check how they are written." in told
     assert "7" not in told
-    assert load(MODEL).class_weight == {2: 4.0, 7: 1.0}
+    assert load(MODEL).class_weight == {"2": 4.0, "7": 1.0}
     more = put(table(churned=numbers, row_id=[f"more {i}" for i in range(N)]), "more.csv")
     assert run(["learn", more, *LEARN, *options]) == 0  # in agreement with the file
     capsys.readouterr()
     again = put(table(churned=numbers, row_id=[f"again {i}" for i in range(N)]), "again.csv")
     with refused(capsys, folder) as no:
         no(["learn", again, *LEARN, "--class-weight", "2=5"], 2, "class_weight changed")
-        no(["learn", again, *LEARN, "--class-weight", "two=5"], 2, "names a label that is no int")
+        no(["learn", again, *LEARN, "--class-weight", "two=5"], 2, "class_weight changed")
+        new = ["learn", again, *LEARN[:-1], "new.erasable", "--label-type", "int"]
+        no([*new, "--class-weight", "two=5"], 2, "names a label that is no int")
 
 
 def test_what_cannot_be_is_refused(monkeypatch, capsys, folder):
@@ -116,7 +118,7 @@ def test_what_cannot_be_is_refused(monkeypatch, capsys, folder):
         (["--class-weight", "yes=-1", "--ignore", "much", *rest], "class_weight must be a positive"),
         (["--weight", "much", *rest], "weights (--weight) must be between 0 and 16, and 60 of 60"),
         (["--weight", "none", "--ignore", "much", "--ignore", "text"], "weights are missing"),
-        (["--weight", "text", "--ignore", "much", "--ignore", "none"], "not every weight is a number"),
+        (["--weight", "text", "--ignore", "much", "--ignore", "none"], "60 of 60 weights are not numbers"),
         (["--weight", "churned", "--ignore", "much", *rest], "weight must be another column"),
         (["--weight", "absent", "--ignore", "much", *rest], "--subject, --weight and --ignore."),
         (["--kernel", "rbf", "--loss", "logistic", *rest], "--loss is for linear models"),
@@ -128,9 +130,8 @@ def test_what_cannot_be_is_refused(monkeypatch, capsys, folder):
     with refused(capsys, folder) as no:
         no([*unnamed, "--sample-rate", "0.5"], 2, "ids are required")
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content(put(table(), "plain.csv")))))
-    piped = ["learn", "-", *LEARN, "--threshold", "0.1", "--class-weight", "yes=2"]
-    with refused(capsys, folder) as no:
-        no(piped, 2, "give --label-type")
+    assert run(["learn", "-", *LEARN, "--threshold", "0.1", "--class-weight", "yes=2"]) == 0
+    assert load(MODEL).class_weight == {"yes": 2.0}  # a pipe of CSV is read once, and its labels are texts
 
 
 def test_another_head_than_that_of_the_file_is_refused(capsys, folder):

@@ -1,4 +1,4 @@
-"""Types of ids, subjects and labels: said, or found in the table."""
+"""Types of ids, subjects and labels: stated, or texts as they stand in a CSV; none follows from rows."""
 
 from __future__ import annotations
 
@@ -35,15 +35,32 @@ def of_odd_types():
     return csv_file("all.csv", lines), csv_file("survivors.csv", lines[:3])
 
 
-@pytest.mark.parametrize("fixed", [True, False])
-def test_with_types_fixed_a_forgotten_row_leaves_no_trace_in_them(folder, fixed):
+@pytest.mark.parametrize("stated", [True, False])
+def test_a_forgotten_row_leaves_no_trace_in_types(folder, stated):
     whole, survivors = of_odd_types()
-    types = ["--id-type", "str", "--subject-type", "str", "--label-type", "str"] if fixed else []
+    types = ["--id-type", "str", "--subject-type", "str", "--label-type", "str"]
     assert run(["learn", whole, *types, *TYPED, MODEL]) == 0
-    assert run(["learn", survivors, *types, *TYPED, "again.erasable"]) == 0
+    assert run(["learn", survivors, *(types if stated else []), *TYPED, "again.erasable"]) == 0
     assert "A7" in core_ids()
     assert run(["forget", MODEL, "--id", "A7"]) == 0
-    assert (content() == content("again.erasable")) is fixed  # without them, the types are those of all rows
+    assert content() == content("again.erasable")
+
+
+def test_types_follow_from_no_row_of_the_model_either(folder, capsys):
+    """Rows that were forgotten would otherwise decide how those of a CSV are read."""
+    _, survivors = of_odd_types()
+    types = ["--id-type", "int", "--subject-type", "int", "--label-type", "int"]
+    assert run(["learn", survivors, *types, *TYPED, MODEL]) == 0
+    more = csv_file("more.csv", ["4,12,0.5,0.25,1", "5,13,-0.5,1.5,0"])
+    with refused(capsys, folder) as no:
+        no(["learn", more, *types[:2], "--label-type", "int", *TYPED, MODEL], 2, "subjects are", "--subject-type int.")
+        no(["learn", more, *types[2:], *TYPED, MODEL], 2, "ids are integers", "for a CSV give --id-type int.")
+        no(["learn", more, *types[:4], *TYPED, MODEL], 2, "classes are of type int", "for a CSV give --label-type int.")
+    assert run(["learn", more, *types, *TYPED, MODEL]) == 0
+    assert run(["forget", MODEL, *(word for i in range(1, 6) for word in ("--id", str(i)))]) == 0
+    assert run(["learn", more, *TYPED, MODEL]) == 0  # nothing is left of the integers
+    assert run(["learn", more, *TYPED, "again.erasable"]) == 0
+    assert content() == content("again.erasable")
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -77,11 +94,11 @@ def test_types_that_do_not_fit_are_refused(folder, capsys, monkeypatch):
     with pa.ipc.new_stream(arrow, table().schema) as writer:
         writer.write_table(table())
     with refused(capsys, folder) as no:
-        no(["learn", whole, "--id-type", "int", *TYPED, "new.erasable"], 2, "'row_id'", "an integer")
-        no(["learn", whole, "--label-type", "bool", *TYPED, "new.erasable"], 2, "'bought'", "true or false")
+        no(["learn", whole, "--id-type", "int", *TYPED, "new.erasable"], 2, "'row_id': 1 of 4 ids are not integers")
+        no(["learn", whole, "--label-type", "bool", *TYPED, "new.erasable"], 2, "'bought': 4 of 4", "true or false")
         no(["learn", whole, "--id-type", "float", *TYPED, "new.erasable"], 2, "--id-type")
-        no(["learn", survivors, "--id-type", "str", *TYPED, MODEL], 2, "--id-type is str", "the model's is int")
-        no(["learn", survivors, "--label-type", "float", *TYPED, MODEL], 2, "--label-type is float")
+        no(["learn", survivors, "--id-type", "int", *TYPED, MODEL], 2, "ids are strings", "give --id-type str.")
+        no(["learn", survivors, "--label-type", "float", *TYPED, MODEL], 2, "type float", "give --label-type str.")
         no(["learn", whole, "--id-type", "str", "-o", "new.erasable"], 2, "--id-type is for --id")
         no(["learn", whole, "--subject-type", "str", "-o", "new.erasable"], 2, "--subject-type is for --subject")
         no(["learn", "data.parquet", "--id-type", "str", *LEARN[:-1], "new.erasable"], 2, "types of its own")

@@ -44,12 +44,13 @@ def numbers(table):
 def test_a_table_gives_the_model_that_python_gives(form, capsys):
     X, y = numbers(homes())
     put(homes(), form)
-    out = printed(capsys, ["learn", form, *ONE, *OPTIONS]).out
+    types = ["--id-type", "int"] if form == "data.csv" else []
+    out = printed(capsys, ["learn", form, *ONE, *OPTIONS, *types]).out
     assert "R² 0.9" in out
     made = ErasableRegressor((0, 1000), scaling=10.0, feature_names=["a", "b", "c"])
     made.fit(X, y[:, 0], ids=np.arange(600), subjects=[f"u{i % 50}" for i in range(600)])
     assert load("m").state_digest() == made.state_digest()
-    assert run(["learn", form, *TWO, *OPTIONS[:-1], "two"]) == 0
+    assert run(["learn", form, *TWO, *OPTIONS[:-1], "two", *types]) == 0
     assert load("two").get_params()["target_range"] == ((0.0, 1000.0), (-20.0, 20.0))
     assert np.array_equal(load("two").coef_[0], load("m").coef_)
 
@@ -118,9 +119,9 @@ def test_what_a_file_says_of_itself(capsys):
     assert "id, subject, targets" in out
     told = answered(capsys, ["inspect", "m", "--rows", "--json"])
     assert (told["classes"], told["target_ranges"]) == (0, [[0.0, 1000.0], [-20.0, 20.0]])
-    y = dict(zip(range(600), numbers(homes())[1].tolist(), strict=True))
+    y = dict(zip(map(str, range(600)), numbers(homes())[1].tolist(), strict=True))
     first = told["rows"][0]
-    text = printed(capsys, ["inspect", "m", "--id", str(first["id"])]).out
+    text = printed(capsys, ["inspect", "m", "--id", first["id"]]).out
     assert f"label: {first['targets'][0]!r}, {first['targets'][1]!r}" in text
     for row in told["rows"]:
         assert row["targets"] == pytest.approx(y[row["id"]], abs=1000 / 2**16)

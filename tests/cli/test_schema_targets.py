@@ -123,7 +123,7 @@ def test_what_is_declared_and_what_is_said_must_agree(raw, capsys):
         refuse(["learn", "raw.csv", *LEARN, "--label", "outcome"], 2, "--label is 'outcome', and 'price' is a target")
         refuse(["learn", "raw.csv", *LEARN, "--target", "age"], 2, "'price'")
         refuse(["learn", "raw.csv", *LEARN, "--loss", "logistic"], 2, "for classifiers")
-        refuse(["learn", "gap.parquet", *LEARN], 2, "1 of 240 rows have a target that is missing", "row 1:")
+        refuse(["learn", "gap.parquet", *LEARN], 2, "1 of 240 rows have a target in 'price' that is missing", "row 1:")
         refuse(["schema", "raw.csv", *DRAFT, "--label", "outcome", "-o", "n.toml"], 2, "label and a target")
     assert run(["learn", "raw.csv", "--schema", "open.toml", "--target-range", "0:2000000", *out]) == 0
     assert load("n.erasable").target_range == (0.0, 2_000_000.0)

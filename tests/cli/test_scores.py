@@ -18,7 +18,8 @@ from tests.cli.session import answered, content, printed, refused
 
 pytestmark = pytest.mark.usefixtures("folder")
 NAMES = ["a", "b", "c", "d"]
-OPTIONS = ["--id", "id", "--threshold", "0.01", "-o", "m.erasable"]
+TYPES = ["--id-type", "int", "--label-type", "int"]
+OPTIONS = ["--id", "id", *TYPES, "--threshold", "0.01", "-o", "m.erasable"]
 
 
 def made(n, *, seed=0, classes=2, first=0):
@@ -124,7 +125,7 @@ def test_a_table_of_one_class_is_refused_unless_others_are_to_come(capsys, rows,
     X, _, ids = made(rows)
     put("data.csv", X, np.ones(rows, dtype=int), ids)
     Path("model").unlink(missing_ok=True)
-    command = ["learn", "data.csv", "--id", "id", *kernel, "-o", "model"]
+    command = ["learn", "data.csv", "--id", "id", *TYPES, *kernel, "-o", "model"]
     assert run(command) == 2
     assert "all labels are the same" in (told := capsys.readouterr().err)
     assert "--label" in told

@@ -122,7 +122,7 @@ def test_a_table_is_learnt_into_a_new_file_and_into_one_that_is_there(tmp_path):
     assert (first.report.rows, first.report.core_rows) == (40, load(path).n_core_)
     assert first.bytes == path.stat().st_size
     assert seen[-1] == ("learning", 40, 40)
-    second = learn_table(path, csv(tmp_path / "b.csv", 40, 90), Columns(id="row"))  # the file says what kind names are
+    second = learn_table(path, csv(tmp_path / "b.csv", 40, 90), columns)
     assert second.report.rows == 50
     parts = ErasableClassifier(threshold=0.02, feature_names=["f0", "f1", "f2"])
     for low, high in ((0, 40), (40, 90)):  # one call each
@@ -135,7 +135,7 @@ def test_a_table_is_learnt_into_a_new_file_and_into_one_that_is_there(tmp_path):
 @pytest.mark.parametrize(
     ("columns", "parameters", "says"),
     [
-        ({"types": {"id": int}}, {}, "id_type= is int, and the model's is str"),
+        ({"types": {"id": int}}, {}, "10 of 10 ids are not integers"),
         ({}, {"threshold": 0.5}, "threshold"),
         ({}, {"kernel": "rbf"}, "kernel= names a kernel, and the file holds a linear model"),
         ({}, {"kappa": 0.3}, "kappa= does not name a threshold without horizon="),
@@ -180,7 +180,7 @@ def written(folder, form, index):
             lines = [",".join(map(str, [*r, c, i, o])) for r, c, i, o in zip(rows, labels, ids, owners, strict=True)]
             text = "\n".join([head, *lines, ""]).encode()
             path.write_bytes(gzip.compress(text) if form == "csv.gz" else text)
-            return path, names
+            return path, dataclasses.replace(names, types={"label": int, "id": int, "subject": int})
         case "parquet":
             columns = {f"f{j}": rows[:, j] for j in range(4)} | {"class": labels, "row": ids, "owner": owners}
             pq.write_table(pa.table(columns), path, row_group_size=70)

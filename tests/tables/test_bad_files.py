@@ -55,7 +55,6 @@ BAD_COLUMNS = {
     "nothing at all": ({"b": pa.nulls(N)}, InputError, ("12 entries of 'b'",)),
     "label missing": ({"label": with_gap([SECRET] * N)}, InputError, ("2 of 12 labels", "'label'")),
     "text label missing": ({"label": with_gap(IDS)}, InputError, ("2 of 12 labels",)),
-    "label NaN": ({"label": with_gap([SECRET] * N, np.nan)}, InputError, ("2 of 12 labels",)),
     "id missing": ({"id": with_gap(IDS)}, InputError, ("2 of 12", "'id'", "every row")),
     "integer id missing": ({"id": with_gap([7654321] * N)}, InputError, ("2 of 12", "'id'")),
     "no column of labels": ({"label": None}, InputError, ("no column 'label'", "'a', 'b', 'id'", "label=")),
@@ -65,6 +64,7 @@ BAD_COLUMNS = {
     "many columns": ({"id": None, **{f"f{i}": Y for i in range(20)}}, InputError, ("and 13 more",)),
 }
 PARQUET_ONLY = {
+    "label NaN": ({"label": with_gap([SECRET] * N, np.nan)}, InputError, ("2 of 12 labels",)),
     "dictionary": ({"b": pa.array(IDS).dictionary_encode()}, InputTypeError, ("'b'", "dictionary")),
     "lists": ({"b": [[SECRET]] * N}, InputTypeError, ("'b'", "list")),
     "structs": ({"b": [{SECRET_TEXT: SECRET}] * N}, InputTypeError, ("'b'", "struct")),
@@ -238,7 +238,6 @@ BAD_CSV = {
     "only names and a line break": ("a,label\n", "no rows"),
     "empty cells": ("a,b,label\n1,,0\n2,,1\n", "2 entries of 'b'"),
     "an empty label": ("a,label\n1,\n2,1\n", "1 of 2 labels"),
-    "a label that is NaN": ("a,label\n1,nan\n2,1.5\n", "1 of 2 labels"),
 }
 
 

@@ -33,7 +33,7 @@ import os; os.chdir({str(tmp_path)!r})
 from erasable.tables import load_split, read_keys, stream_table
 assert load_split("t.npz").test.n_rows == 2
 assert [len(b) for b in stream_table("t.npz", block_bytes=3 * 72)] == [3, 3, 3]
-assert read_keys("gone.csv") == [1, 2]
+assert read_keys("gone.csv", kind=int) == [1, 2]
 """
     assert loaded_after(code) == []
 

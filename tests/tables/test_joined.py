@@ -66,11 +66,13 @@ BAD = {
     "another column": ({"b": None, "c": np.ones(12)}, ("lacks 'b' and has 'c' in addition",)),
     "text": ({"b": [SECRET_TEXT] * 12}, ("part-2", "'b'", "numeric")),
     "booleans": ({"b": [True] * 12}, ("type of 'b' changes between files", "part-2", "part-1")),
+    "NaN": ({"b": [*range(11), np.nan]}, ("part-2", "1 entries of 'b'", "in row 6")),
+    "no labels": ({"label": None}, ("part-2", "no column 'label'")),
+}
+OF_TYPES = {
     "labels of text": ({"label": [SECRET_TEXT] * 12}, ("type of labels changes", "int in part-1", "str in part-2")),
     "labels of halves": ({"label": [SECRET] * 12}, ("type of labels changes", "int in part-1", "float in part-2")),
     "numbers as ids": ({"id": range(12)}, ("type of ids changes", "str in part-1", "int in part-2")),
-    "NaN": ({"b": [*range(11), np.nan]}, ("part-2", "1 entries of 'b'", "in row 6")),
-    "no labels": ({"label": None}, ("part-2", "no column 'label'")),
 }
 
 
@@ -85,10 +87,20 @@ def test_what_changes_between_files_is_refused(tmp_path, form, case):
         list(stream)
 
 
-def test_what_is_said_need_not_be_guessed(tmp_path):
+@pytest.mark.parametrize("case", OF_TYPES)
+def test_types_that_change_between_files_are_refused(tmp_path, case):
+    changes, says = OF_TYPES[case]
+    files = [write(tmp_path, "part-1", "parquet"), write(tmp_path, "part-2", "parquet", **changes)]
+    with refused(InputError, *says):
+        load_table(files, id="id")
+
+
+def test_files_of_csv_have_the_types_that_are_stated(tmp_path):
     files = [write(tmp_path, "part-1", "csv"), write(tmp_path, "part-2", "csv", id=range(12))]
-    table = load_table(files, id="id", kinds={"id": str})
+    table = load_table(files, id="id")
     assert table.ids.tolist() == [*COLUMNS["id"][:5], *map(str, range(6, 12))]
+    with refused(InputError, "part-1.csv", "5 of 5 ids are not integers"):
+        load_table(files, id="id", kinds={"id": int})
 
 
 def test_a_file_without_subjects_says_nothing_of_their_type(tmp_path):

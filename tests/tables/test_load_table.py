@@ -13,8 +13,9 @@ import pytest
 import scipy.sparse as sp
 from sklearn.datasets import dump_svmlight_file
 
+from erasable.errors import InputError
 from erasable.tables import Table, load_table
-from tests.tables.cases import BIG_IDS, COLUMNS, IDS, SUBJECTS, N, X, Y, assert_same, same_array
+from tests.tables.cases import BIG_IDS, COLUMNS, IDS, SUBJECTS, N, X, Y, assert_same, refused, same_array
 
 ROLES = {"label": "label", "id": "id", "subject": "subject"}
 
@@ -48,7 +49,7 @@ def test_csv_parquet_and_npz_hold_the_same_table(tmp_path):
     files = [p for p in tmp_path.iterdir() if p.is_file()]
     assert len(files) == 8
     for file in files:
-        found = load_table(file, **ROLES)
+        found = load_table(file, **ROLES, kinds={"label": int})
         assert_same(found, expected)
         assert found.feature_names == COLUMNS
         assert found.fitted == ""
@@ -102,9 +103,10 @@ def test_labels_of_every_kind(tmp_path, kind):
     table = arrow(y=y).drop(["id", "subject"])
     found = [load_table(parquet(tmp_path, table)).y]
     pyarrow.csv.write_csv(table, tmp_path / "small.csv")
-    found.append(load_table(tmp_path / "small.csv").y)
+    stated = {"label": type(y[0])}
+    found.append(load_table(tmp_path / "small.csv", kinds=stated).y)
     table.to_pandas().to_csv(tmp_path / "pandas.csv", index=False)
-    found.append(load_table(tmp_path / "pandas.csv").y)
+    found.append(load_table(tmp_path / "pandas.csv", kinds=stated).y)
     np.savez(tmp_path / "small.npz", X=X, y=np.array(y))
     found.append(load_table(tmp_path / "small.npz").y)
     for labels in found:
@@ -133,7 +135,9 @@ def test_integer_subjects_may_be_missing(tmp_path):
     owners = [None if i % 3 == 0 else 2**63 - i for i in range(N)]
     assert load_table(parquet(tmp_path, arrow(subjects=owners)), **ROLES).subjects.tolist() == owners
     pyarrow.csv.write_csv(arrow(subjects=owners), tmp_path / "small.csv")
-    assert load_table(tmp_path / "small.csv", **ROLES).subjects.tolist() == owners
+    assert load_table(tmp_path / "small.csv", **ROLES, kinds={"subject": int}).subjects.tolist() == owners
+    texts = [None if owner is None else str(owner) for owner in owners]
+    assert load_table(tmp_path / "small.csv", **ROLES).subjects.tolist() == texts
     nobody = pa.nulls(N)
     assert load_table(parquet(tmp_path, arrow(subjects=nobody)), **ROLES).subjects.tolist() == [None] * N
 
@@ -185,19 +189,24 @@ def test_names_of_folders_are_no_columns(tmp_path):
     assert load_table(parquet(folder, arrow()), **ROLES).feature_names == COLUMNS
 
 
-def test_numbers_with_leading_zeros_stay_text_in_csv(tmp_path):
+def test_ids_and_labels_of_csv_are_spelt_as_they_stand(tmp_path):
+    numbers = {"id": int, "label": float}
     file = csv(tmp_path, "id,a,label\n007,1,01\n7,2,1\n")
     table = load_table(file, id="id")
     assert table.ids.tolist() == ["007", "7"]
     assert table.y.tolist() == ["01", "1"]
-    file = csv(tmp_path, f"id,a,label\n{2**63 - 1},1,0\n{-(2**63)},2,1\n0,2,1\n")
-    assert load_table(file, id="id").ids.tolist() == [2**63 - 1, -(2**63), 0]
-    file = csv(tmp_path, f"id,a,label\n{2**63},1,0\n-0,2,1\n")
-    assert load_table(file, id="id").ids.tolist() == [str(2**63), "-0"]
-    file = csv(tmp_path, "id,a,label\n2020-01-01,1,1.5\ntrue,2,-1e3\n")
-    table = load_table(file, id="id")
-    assert table.ids.tolist() == ["2020-01-01", "true"]
-    assert table.y.tolist() == [1.5, -1000]
+    with refused(InputError, "1 of 2 ids are not integers", "'id'"):
+        load_table(file, id="id", kinds={"id": int})
+    file = csv(tmp_path, f"id,a,label\n{2**63 - 1},1,0\n{-(2**63)},2,1.5\n0,2,-1e3\n")
+    assert load_table(file, id="id").ids.tolist() == [str(2**63 - 1), str(-(2**63)), "0"]
+    table = load_table(file, id="id", kinds=numbers)
+    assert table.ids.tolist() == [2**63 - 1, -(2**63), 0]
+    assert table.y.tolist() == [0, 1.5, -1000]
+    file = csv(tmp_path, f"id,a,label\n{2**63},1,0\n-0,2,1\n{'9' * 5000},2,1\n")
+    assert load_table(file, id="id").ids.tolist() == [str(2**63), "-0", "9" * 5000]
+    with refused(InputError, "3 of 3 ids are not integers"):
+        load_table(file, id="id", kinds={"id": int})
+    assert load_table(csv(tmp_path, "id,a,label\n2020-01-01, 1,true \n"), id="id").y.tolist() == ["true "]
 
 
 def test_csv_with_quotes_line_breaks_and_a_byte_order_mark(tmp_path):

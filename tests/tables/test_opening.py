@@ -121,16 +121,21 @@ def test_text_in_any_encoding_becomes_utf_8(text, encoding, size):
     assert in_utf8(Slow(data), named, "t").read().decode() == text
 
 
+FLOATS = {"label": float}
+
+
 def test_separators_and_decimals(tmp_path):
     text = "a;label;weight;id\n1,5;0,5;1;x\n-2;1,5;0,5;y\n"
     (tmp_path / "t.csv").write_text(text)
-    table = load_table(tmp_path / "t.csv", id="id", weight="weight", dialect=Dialect(sep=";", decimal=","))
+    table = load_table(
+        tmp_path / "t.csv", id="id", weight="weight", dialect=Dialect(sep=";", decimal=","), kinds=FLOATS
+    )
     assert table.X.tolist() == [[1.5], [-2.0]]
     assert table.y.tolist() == [0.5, 1.5]
     assert table.weights.tolist() == [1.0, 0.5]
     tabs = text.replace(";", "\t").replace(",", ".")
     for sep in ("\t", r"\t"):
-        again = load_table(io.BytesIO(tabs.encode()), id="id", weight="weight", dialect=Dialect(sep=sep))
+        again = load_table(io.BytesIO(tabs.encode()), id="id", weight="weight", dialect=Dialect(sep=sep), kinds=FLOATS)
         assert_same(again, table)
     with refused(InputError, "sep="):
         load_table(io.BytesIO(tabs.encode()), id="id")
@@ -138,11 +143,13 @@ def test_separators_and_decimals(tmp_path):
         load_table(tmp_path / "t.csv", id="id", weight="weight", dialect=Dialect(sep=";"))
 
 
-def test_labels_with_a_comma_are_text_where_decimals_have_a_point():
-    text = b"a;label\n1;0.5\n2;1.5\n"
-    assert load_table(io.BytesIO(text), dialect=Dialect(sep=";")).y.tolist() == [0.5, 1.5]
-    commas = load_table(io.BytesIO(text), dialect=Dialect(sep=";", decimal=","))
-    assert commas.y.tolist() == ["0.5", "1.5"]
+def test_labels_with_a_comma_are_no_numbers_where_decimals_have_a_point():
+    text = b"a;label\n1;0,5\n2;1,5\n"
+    assert load_table(io.BytesIO(text), dialect=Dialect(sep=";")).y.tolist() == ["0,5", "1,5"]
+    commas = load_table(io.BytesIO(text), dialect=Dialect(sep=";", decimal=","), kinds=FLOATS)
+    assert commas.y.tolist() == [0.5, 1.5]
+    with refused(InputError, "2 of 2 labels are not numbers"):
+        load_table(io.BytesIO(text), dialect=Dialect(sep=";"), kinds=FLOATS)
 
 
 @pytest.mark.parametrize(

@@ -71,13 +71,23 @@ class ColumnOptions:
     ignore: IgnoredColumns = None
     id_type: Annotated[
         KeyType | None,
-        typer.Option(metavar="TYPE", help="Type of ids in CSV: int or str. [default: int if all are whole numbers]"),
+        typer.Option(
+            metavar="TYPE",
+            help="Type of ids in CSV: int or str. The default keeps them as they are written: `7`, `07` and `7.0` are "
+            "three ids. With int, `7` is a number, as in Parquet, and any other spelling is refused. [default: str]",
+        ),
     ] = None
     subject_type: Annotated[
-        KeyType | None, typer.Option(metavar="TYPE", help="Type of subjects in CSV: int or str.")
+        KeyType | None,
+        typer.Option(metavar="TYPE", help="Type of subjects in CSV: int or str, as for ids. [default: str]"),
     ] = None
     label_type: Annotated[
-        LabelType | None, typer.Option(metavar="TYPE", help="Type of labels in CSV: int, str, float or bool.")
+        LabelType | None,
+        typer.Option(
+            metavar="TYPE",
+            help="Type of labels in CSV: int, str, float or bool. [default: int if --schema lists classes that are all "
+            "whole numbers; otherwise str, as they are written]",
+        ),
     ] = None
     features: Annotated[
         int | None, typer.Option(help="Number of features, for SVMlight. [default: the last one that is not zero]")

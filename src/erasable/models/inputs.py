@@ -249,21 +249,31 @@ def _as_list(values: Names, name: str) -> list[Any]:
     return list(values.tolist() if isinstance(values, np.ndarray) else values)
 
 
-def same_kind(new: Sequence[Key] | npt.NDArray[np.int64], known: type | None, name: str) -> None:
-    """Raise InputTypeError for keys of another type than ``known``, that of the model's own: they could never match."""
+def same_kind(
+    new: Sequence[Key] | npt.NDArray[np.int64], known: type | None, name: str, *, learnt: bool = False
+) -> None:
+    """Raise InputTypeError for keys of another type than ``known``, that of the model's own: they could never match.
+
+    For rows to be ``learnt`` the error names the option that states the type of a column of CSV.
+    """
     if known is None or not len(new):
         return
     kind = int if isinstance(new, np.ndarray) else type(new[0])
     if kind is not known:
-        refuse_kind(kind, known, name)
+        refuse_kind(kind, known, name, _of_csv(known, name[:-1]) if learnt else "")
 
 
-def refuse_kind(kind: type, known: type, name: str) -> NoReturn:
+def refuse_kind(kind: type, known: type, name: str, advice: str = "") -> NoReturn:
     """Raise InputTypeError: keys of one type were given to a model whose keys are of another."""
     raise InputTypeError(
         f"this model's {name} are {_PLURAL[_NAMES[known]]}, but {_PLURAL[_NAMES[kind]]} were given, which "
-        f"can never match: convert them to {known.__name__} first."
+        f"can never match: convert them to {known.__name__} first{advice}."
     )
+
+
+def _of_csv(kind: type, role: str) -> str:
+    """The advice for cells of a CSV, which are texts unless their type is stated; bytes cannot be."""
+    return "" if kind is bytes else f", or for a CSV give {role}_type= {kind.__name__}"
 
 
 def plain_labels(y: ColumnLike) -> Any:
@@ -347,7 +357,10 @@ def check_labels(
     if fixed is not None:
         if kind is not type(fixed[0]):
             wanted = type(fixed[0]).__name__
-            raise InputError(f"y holds labels of type {kind.__name__}, but the fixed classes are of type {wanted}.")
+            raise InputError(
+                f"y holds labels of type {kind.__name__}, but the fixed classes are of type {wanted}: convert them "
+                f"first{_of_csv(type(fixed[0]), 'label')}."
+            )
         allowed = set(fixed)
         unseen = sum(v not in allowed for v in y.tolist())
         if unseen:
@@ -360,7 +373,10 @@ def check_labels(
         raise InputError(f"y holds labels of type {kind.__name__}, but class_weight names labels of type {wanted}.")
     if fixed is None and class_counts and kind is not type(next(iter(class_counts))):
         known = type(next(iter(class_counts))).__name__
-        raise InputError(f"y holds labels of type {kind.__name__}, but the model's classes are of type {known}.")
+        raise InputError(
+            f"y holds labels of type {kind.__name__}, but the model's classes are of type {known}: convert them first"
+            f"{_of_csv(type(next(iter(class_counts))), 'label')}."
+        )
 
 
 def check_ids(ids: Names, n: int, place: Mapping[Key, Any]) -> Column | None:
@@ -392,7 +408,7 @@ def refuse_known(keys: Column, place: Collection[Key]) -> None:
     """Refuse distinct ids of which some are in ``place``: the fewer are looked for among the more."""
     if not len(place):
         return
-    same_kind(keys, type(next(iter(place))), "ids")
+    same_kind(keys, type(next(iter(place))), "ids", learnt=True)
     n = len(keys)
     if n <= len(place):
         present = sum(key in place for key in (keys.tolist() if isinstance(keys, np.ndarray) else keys))
@@ -435,7 +451,7 @@ def check_subjects(subjects: Names, n: int, known: type | None, *, allow_no_subj
             f"{nobodys} of {n} rows have no subject, and no erasure by subject could reach them: fill it in, "
             "leave these rows out, or allow them with allow_no_subject=."
         )
-    same_kind(named, known, "subjects")
+    same_kind(named, known, "subjects", learnt=True)
     return owners
 
 

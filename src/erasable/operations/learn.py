@@ -35,7 +35,7 @@ from erasable.operations.schemas import agreed_schema, schema_of
 from erasable.operations.scoring import RegressionScores, Scores, regression_scores_of, scores_of
 from erasable.schemas import EncodingReport, Schema
 from erasable.tables import Dialect, TableStream, nameless_form, stream_table
-from erasable.tables.columns import read_texts
+from erasable.tables.columns import fits, read_texts
 from erasable.tables.reading import compared
 from erasable.tables.sources import TableLike
 
@@ -116,8 +116,9 @@ class Columns:
     schema : Schema or path, optional
         Encodes the columns of a raw table. A file keeps the schema of its model; another one is refused.
     types : mapping of str to type
-        The types of ``"label"``, ``"id"`` and ``"subject"`` in text: ``int`` or ``str``; labels also ``float`` or
-        ``bool``. By default they are inferred.
+        The types of ``"label"``, ``"id"`` and ``"subject"`` in CSV: ``int`` or ``str``; labels also ``float`` or
+        ``bool``. By default they are texts as they are written, and labels integers if all classes that the schema
+        lists are. The types of a CSV never follow from its rows or from those in the file.
     n_features : int, optional
         For tables that do not state it.
     """
@@ -277,14 +278,17 @@ class _Task:
             self._check_subject(model)
         elif self.schema is not None and self.parameters.get("learner") is not None:
             self.schema = self.schema.keeping_raw
-        types = self._types(model)
         self.targets = columns.targets or (() if self.schema is None else self.schema.names_of("target"))
         regression = self._is_regression(model)
         self.label = columns.label or (None if self.schema is not None else "label")
         form = nameless_form(self.source)
         if regression and not self.targets and form is None:
             self.targets, self.label = (columns.label or "label",), None
-        width = columns.n_features if model is None else model.n_features if form == "svmlight" else None
+        width = columns.n_features
+        if model is not None and form == "svmlight":
+            if width not in (None, model.n_features):
+                raise ConfigurationError(f"n_features= is {width}, and the model has {model.n_features}: leave it out.")
+            width = model.n_features
         self.stream = self.opened.enter_context(
             stream_table(
                 self.source,
@@ -294,7 +298,7 @@ class _Task:
                 subject=columns.subject,
                 weight=columns.weight,
                 ignore=columns.ignore,
-                kinds=types,
+                kinds=columns.types,
                 n_features=width,
                 schema=self.schema,
                 dialect=self.dialect,
@@ -304,7 +308,7 @@ class _Task:
             raise ConfigurationError(
                 "id_type=, subject_type= and label_type= are for CSV: this table has types of its own, leave them out."
             )
-        self._read_labels(types.get("label"))
+        self._read_labels(self.stream.kinds().get("label"))
         self.estimator = self._new_estimator(regression) if model is None else self._estimator_of(model)
         if self.test is not None:
             self._check_test()
@@ -374,23 +378,6 @@ class _Task:
                 "name the column, or allow it with allow_no_subject=."
             )
 
-    def _types(self, model: Model | None) -> dict[str, type]:
-        """Return the types of labels, ids and subjects, as given or as the model has them; both must agree."""
-        given, width = dict(self.columns.types), self.columns.n_features
-        if model is None:
-            return given
-        label = next((type(c) for c in model.classes), None)
-        stored = {"label": label, "id": model.core.id_type, "subject": model.core.subject_type}
-        known = {role: kind for role, kind in stored.items() if kind is not None and kind in _TYPES[role]}
-        for role, kind in given.items():
-            if known.get(role, kind) is not kind:
-                raise ConfigurationError(
-                    f"{role}_type= is {kind.__name__}, and the model's is {known[role].__name__}: leave it out."
-                )
-        if width is not None and nameless_form(self.source) == "svmlight" and width != model.n_features:
-            raise ConfigurationError(f"n_features= is {width}, and the model has {model.n_features}: leave it out.")
-        return known | given
-
     def _is_regression(self, model: Model | None) -> bool:
         """Whether numbers are to be predicted; refused if the arguments and the model disagree."""
         ranged = "target_range" in self.parameters
@@ -432,14 +419,15 @@ class _Task:
         if kind is None:
             if self.stream.once:
                 raise ConfigurationError(
-                    f"{name} names labels, and standard input does not say of which type labels are: give label_type=."
+                    f"{name} names labels, and an Arrow stream does not say beforehand of which type labels are: save "
+                    "it to a file."
                 )
             (kind,) = {type(v) for v in next(iter(self.stream)).y[:1].tolist()}
-        try:
-            return list(read_texts(labels, kind))
-        except (KeyError, ValueError):
-            problem = f"{name} names a label that is no {kind.__name__}, as the labels of the table are."
-        raise ConfigurationError(problem)
+        if not all(label and fits(label, kind) for label in labels):
+            raise ConfigurationError(
+                f"{name} names a label that is no {kind.__name__}, as the labels of the table are."
+            )
+        return list(read_texts(labels, kind))
 
     def _check_test(self) -> None:
         """Refuse a test table that does not exist or has other columns, before anything is learnt."""

@@ -195,7 +195,7 @@ def _stream_for(
         targets = targets or (label,)
     if schema is not None and not model.classifies:
         label, labelled, targets = None, False, targets or (schema.names_of("target") if labelled else ())
-    known = {type(c) for c in model.classes} & {int, str}  # the model tells how to read a column of digits
+    known = {type(c) for c in model.classes} - {bytes}  # known labels are read as the type of the classes
     stream = stream_table(
         source,
         id=id,

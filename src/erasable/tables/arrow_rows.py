@@ -118,10 +118,8 @@ class ArrowStream(TableStream):
         """The rows of an Arrow table, all columns checked."""
         columns, roles = self._columns, self._columns.roles
         if roles.schema is None:
-            X, y = self._numbers(table, columns.features, columns.shown, where, first), None
-            if roles.target:
-                y = self._numbers(table, roles.target, [repr(t) for t in roles.target], where, first)
-                y = _squeezed(y.astype(np.float64))
+            X = self._numbers(table, columns.features, columns.shown, where, first)
+            y = self._targets(table, where, first) if roles.target else None
         else:
             X = _encoded(roles.schema, table.select(list(columns.features)), where, columns.unused)
             y = None if not roles.target else _targets(roles, table, where, first, X)
@@ -141,6 +139,12 @@ class ArrowStream(TableStream):
 
     def _numbers(self, table: ArrowTable, names: Sequence[str], shown: Sequence[str], where: str, first: int) -> Any:
         return read_or_refuse(partial(_numbers, table, names, shown, where, first), self._path, "numbers")
+
+    def _targets(self, table: ArrowTable, where: str, first: int) -> npt.NDArray[np.float64]:
+        """The targets of rows that no schema reads."""
+        names = self._columns.roles.target
+        y: npt.NDArray[np.float64] = self._numbers(table, names, [repr(name) for name in names], where, first)
+        return _squeezed(y.astype(np.float64))
 
     def _cells(self, table: ArrowTable, name: str, role: str, where: str) -> list[Any]:
         return read_or_refuse(lambda: cells(table, name, role, where), self._path, "text in UTF-8")
@@ -236,8 +240,13 @@ class BatchStream(ArrowStream):
 # -- which columns are what ----------------------------------------------------------------------------------------
 
 
-def columns_of(schema: ArrowSchema, roles: Roles, path: Path, shown: list[str]) -> ColumnsByRole:
-    """The columns of a file: those that are named exist, no name repeats, and features and targets are numeric."""
+def columns_of(
+    schema: ArrowSchema, roles: Roles, path: Path, shown: list[str], *, text_targets: bool = False
+) -> ColumnsByRole:
+    """The columns of a file: those that are named exist, no name repeats, and features and targets are numeric.
+
+    With ``text_targets``, targets are texts that are read as numbers later.
+    """
     names = schema.names
     roles = roles.present(names)
     wanted = [*roles.columns, *roles.ignore, *(roles.features or ())]
@@ -264,7 +273,7 @@ def columns_of(schema: ArrowSchema, roles: Roles, path: Path, shown: list[str]) 
     unused = tuple(name for name in names if name not in others and name not in features and name not in known)
     booleans: frozenset[str] = frozenset()  # with a schema columns are read as it says, whatever their types
     if not roles.untyped:
-        numbers = [*places, *(names.index(column) for column in roles.target)]
+        numbers = [*places, *(names.index(column) for column in roles.target if not text_targets)]
         unfit = {shown[j]: _called(schema.types[j]) for j in numbers if not is_kind(schema.types[j], *ARROW_NUMBERS)}
         if unfit:
             raise not_numeric(path, unfit)
@@ -396,18 +405,26 @@ def _targets(roles: Roles, table: ArrowTable, where: str, first: int, X: Encoded
         y, beyond = schema.read_targets(table.select(list(roles.target)), roles.target)
     except ErasableError as error:
         raise type(error)(f"{where}: {error}") from None
-    odd = np.isnan(y).any(axis=1)
-    if odd.any():
-        row = first + int(odd.argmax()) + 1
-        raise InputError(
-            f"{where}: {int(odd.sum())} of {len(y)} rows have a target that is missing, or is no number, the first in "
-            f"row {row:,}: leave those rows out."
-        )
+    checked_targets(y, roles.target, where, first)
     for j, name in enumerate(roles.target if roles.clipped else ()):
         ends = getattr(schema.by_name.get(name), "range", None)
         if ends is not None:
             y[:, j] = np.clip(y[:, j], *ends)
     X.report += EncodingReport(0, {name: {"clipped": n} for name, n in beyond.items() if n})
+    return _squeezed(y)
+
+
+def checked_targets(
+    y: npt.NDArray[np.float64], names: Sequence[str], where: str, first: int
+) -> npt.NDArray[np.float64]:
+    """Targets that are all finite; the error counts the others, and names the first column that has any."""
+    for column, name in zip(y.T, names, strict=True):
+        odd = ~np.isfinite(column)
+        if odd.any():
+            raise InputError(
+                f"{where}: {int(odd.sum()):,} of {len(y):,} rows have a target in {name!r} that is missing, or is no "
+                f"number, the first in row {first + int(odd.argmax()) + 1:,}: leave those rows out."
+            )
     return _squeezed(y)
 
 

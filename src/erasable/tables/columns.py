@@ -19,7 +19,7 @@ from erasable.schemas import Role, Schema
 
 Kinds = dict[str, type]
 _KINDS: dict[str, tuple[type, ...]] = {"label": (int, bool, float, str), "id": (int, str), "subject": (int, str)}
-_INTEGER = re.compile(r"0|-?[1-9][0-9]*")
+_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}")
 _FLOAT = re.compile(
     r"[+-]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?(nan|inf|infinity)", re.IGNORECASE
 )
@@ -181,17 +181,18 @@ def _shown(names: Sequence[str]) -> str:
 
 
 def check_kinds(kinds: Mapping[str, type] | None, schema: Schema | None) -> Kinds:
-    """The types of labels, ids and subjects in text that the caller or the schema fixes.
+    """The types of labels, ids and subjects in text, as the caller or the schema states them; otherwise texts.
 
-    Labels are integers where all classes of the schema are written so.
+    Labels are integers where all classes of the schema are written so. *Law*: no row plays a part: one odd cell would
+    change the type of all others, and they would keep it when its row is forgotten.
     """
     for role, kind in (kinds or {}).items():
         if role not in _KINDS or kind not in _KINDS[role]:
             allowed = "; ".join(f"{r}: {', '.join(t.__name__ for t in ts)}" for r, ts in _KINDS.items())
             raise ConfigurationError(f"kinds may give one of these types for a role: {allowed}.")
-    classes = None if schema is None else classes_of(schema)
-    fixed: Kinds = {} if classes is None else {"label": fitting_kinds(classes, keys=True)[0]}
-    return {**fixed, **(kinds or {})}
+    classes = () if schema is None else classes_of(schema) or ()
+    of_classes = int if classes and all(fits(c, int) for c in classes) else str
+    return {**dict.fromkeys(_KINDS, str), "label": of_classes, **(kinds or {})}
 
 
 def classes_of(schema: Schema) -> tuple[str, ...] | None:
@@ -200,26 +201,20 @@ def classes_of(schema: Schema) -> tuple[str, ...] | None:
     return labels[0] if labels else None
 
 
-def fitting_kinds(texts: Sequence[str], *, keys: bool) -> list[type]:
-    """The types that all cells of a text column can have, the best first; empty cells fit any, and text always fits.
+def fits(text: str, kind: type) -> bool:
+    """Whether a cell of text can be read as this type; an empty cell fits any, and every cell fits ``str``.
 
-    ``007`` is text, since as an integer it would equal ``7``. Keys are integers or text, nothing else.
-
-    *Law*: the kinds that fit a column are those that fit each of its blocks.
+    ``007`` is no integer, since as one it would equal ``7``.
     """
-    filled = [t for t in texts if t]
-    kinds: list[type] = []
-    if all(map(_INTEGER.fullmatch, filled)) and all(-(2**63) <= int(t) < 2**63 for t in filled):
-        kinds.append(int)
-    if not keys and all(t.lower() in _TRUTH for t in filled):
-        kinds.append(bool)
-    if not keys and all(map(_FLOAT.fullmatch, filled)):
-        kinds.append(float)
-    return [*kinds, str]
+    if not text or kind is str:
+        return True
+    if kind is int:
+        return _INTEGER.fullmatch(text) is not None and -(2**63) <= int(text) < 2**63
+    return text.lower() in _TRUTH if kind is bool else _FLOAT.fullmatch(text) is not None
 
 
 def read_texts(texts: Sequence[str], kind: type) -> list[Any]:
-    """Cells as values of the type that all of them fit, None when empty."""
+    """Cells as values of a type that all of them fit, None when empty."""
     read: Any = (lambda text: _TRUTH[text.lower()]) if kind is bool else kind
     return [read(t) if t else None for t in texts]
 

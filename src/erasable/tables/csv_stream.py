@@ -4,8 +4,8 @@ The first line holds the names of columns, unless the dialect says otherwise. A 
 refused, since its cells would go into public schemas; so are numbers with marks that the dialect does not name, since
 they would be taken for texts.
 
-Text has no types. Features are numbers in all rows; labels, ids and subjects are integers only when all of them are
-written like integers, so that their types are known only at the end.
+Text has no types. Features and targets are numbers in all rows. Labels, ids and subjects are texts, spelt as they
+stand, unless the caller or a schema states another type: a type that followed from the cells would be a trace of rows.
 """
 
 from __future__ import annotations
@@ -15,16 +15,20 @@ import io
 import re
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from functools import cached_property, partial
+from functools import partial
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import numpy as np
+import numpy.typing as npt
+
 from erasable.errors import ErasableError, InputError
 from erasable.models.row_source import Rows, RowSource
-from erasable.schemas import Number
-from erasable.tables.arrow_rows import ArrowStream, columns_of, encoded_bytes, not_numeric, regrouped
-from erasable.tables.columns import Kinds, Roles, fitting_kinds, read_texts
+from erasable.schemas import Number, canonical_text
+from erasable.schemas.cells import parse_number
+from erasable.tables.arrow_rows import ArrowStream, checked_targets, columns_of, encoded_bytes, not_numeric, regrouped
+from erasable.tables.columns import Kinds, Roles, fits, read_texts
 from erasable.tables.reading import listed, read_or_refuse
 from erasable.tables.text import THOUSANDS, Dialect, open_text, whole_rows
 from erasable.validation import ARROW_NUMBERS, ArrowBatch, ArrowColumn, ArrowSchema, ArrowTable, is_kind, pyarrow
@@ -35,7 +39,7 @@ _CELLS = re.compile(r"Expected (\d+) columns, got (\d+)")
 _LOOKED_AT = 1000  # rows, at most, from which it is seen whether the first line holds names
 _SWAPPED = str.maketrans(",.", ".,")
 _NUMBER_WITH = r"^[ \t\n\r\v\f]*[+-]?([0-9]+{0}[0-9]*|{0}[0-9]+)([eE][+-]?[0-9]+)?[ \t\n\r\v\f]*$"
-_WANTED = {int: "an integer", bool: "true or false", float: "a number"}
+_WANTED = {int: "integers", bool: "true or false", float: "numbers"}
 _NUMBER = re.compile(r"\s*[+-]?[\d.]+([eE][+-]?\d+)?\s*")
 _PLAIN = re.compile(r"0|[1-9][0-9]*")
 _COUNTED, _YEARS = 3, range(1900, 2101)
@@ -45,8 +49,7 @@ _MISSING = {"", "#n/a", "<na>", "?", "n/a", "na", "nan", "nat", "none", "null"}
 class CsvStream(ArrowStream):
     """CSV text of a file, or of a ``pipe`` in UTF-8; ``path`` is what messages call it.
 
-    ``kinds`` are the types of labels, ids or subjects that are known. A file in blocks is read once before to find the
-    others. In a pipe the first block settles them, and they have to hold for all.
+    ``kinds`` are the types of labels, ids and subjects.
     """
 
     typed = False
@@ -54,8 +57,7 @@ class CsvStream(ArrowStream):
     def __init__(
         self, path: Path, name: str, roles: Roles, kinds: Kinds, dialect: Dialect, pipe: BinaryIO | None = None
     ) -> None:
-        weights: Kinds = {} if roles.weight is None else {"weight": float}
-        self._path, self._given, self.once = path, {**kinds, **weights}, pipe is not None
+        self._path, self._kinds, self.once = path, {**kinds, "weight": float}, pipe is not None
         self._dialect, self._shown = dialect, list[str]()
         self._keys = {*roles.given.get("id", ()), *roles.given.get("subject", ())}
         self._pipe: Iterator[bytes] | None = None if pipe is None else self._rows_of(pipe)
@@ -64,10 +66,9 @@ class CsvStream(ArrowStream):
         by_place = any(map(is_number, self._names))
         self._shown = [f"column {j}" if by_place else repr(n) for j, n in enumerate(self._names)]
         self._check_first_rows(schema, roles, first)
-        columns = columns_of(schema, roles, path, self._shown)
+        columns = columns_of(schema, roles, path, self._shown, text_targets=True)
         # What follows the first block has to be the same kind of number.
-        numbers = (*columns.features, *(() if roles.untyped else columns.roles.target))
-        kind_of = {f: "bool" if f in columns.booleans else "float64" for f in numbers}
+        kind_of = {f: "bool" if f in columns.booleans else "float64" for f in columns.features}
         kind_of = dict.fromkeys(columns.features, "string") if roles.untyped else kind_of
         self._convert = self._converted(columns.roles, kind_of, include=True)
         row_bytes = encoded_bytes(roles) if roles.untyped else 8 * len(columns.features)
@@ -194,80 +195,69 @@ class CsvStream(ArrowStream):
 
     def _converted(self, roles: Roles, features: dict[str, str], *, include: bool) -> Any:
         """How cells are read: those that have a role as text; with ``include``, none that are not named."""
-        texts = roles.columns if roles.untyped else [name for name in roles.columns if name not in roles.target]
-        kinds: dict[str, Any] = {**dict.fromkeys(texts, pyarrow().string()), **features}
+        kinds: dict[str, Any] = {**dict.fromkeys(roles.columns, pyarrow().string()), **features}
         only = {"include_columns": list(kinds)} if include else {}
         options = {"decimal_point": self._dialect.decimal, "strings_can_be_null": False}
         return pyarrow().csv.ConvertOptions(column_types=kinds, **options, **only)
 
     def parts(self) -> Sequence[RowSource] | None:
-        """The file as one part; types, and the number of rows without ids, are found before it is sent."""
+        """The file as one part; the number of rows without ids is found before it is sent."""
         if self.once:
             return None
-        self.kinds()
         if "id" not in self._columns.roles.given:
             self.count_rows()
         return [self]
 
     def count_rows(self) -> int | None:
-        """The number of rows of a file, by a pass that converts no features."""
-        return None if self.once else self._first_pass[0]
-
-    @cached_property
-    def _first_pass(self) -> tuple[int, Kinds]:
-        """The number of rows, and what labels, ids and subjects are."""
-        roles = self._columns.roles
-        named = {} if roles.given else {self._columns.features[0]: "string"}
-        convert = self._converted(roles, named, include=True)
-        n, fitting = 0, dict[str, list[type]]()
-        for batch in self._batches(convert):
-            for role, columns in roles.given.items():
-                for column in columns:
-                    texts = self._cells(batch, column, role, self._path.name)
-                    if any(texts):  # a column without subjects says nothing about them
-                        found = self._fitting(texts, role)
-                        fitting[role] = [kind for kind in fitting.get(role, found) if kind in found]
-            n += batch.num_rows
-        if not n:
-            raise InputError(f"{self._path.name}: there are no rows.")
-        self.n_rows = n
-        return n, {role: kinds[0] for role, kinds in fitting.items()}
+        """The number of rows of a file, by a pass that reads one column."""
+        if self.n_rows is None and not self.once:
+            column = pyarrow().csv.ConvertOptions(
+                column_types={self._columns.features[0]: pyarrow().string()},
+                include_columns=[self._columns.features[0]],
+            )
+            self.n_rows = sum(batch.num_rows for batch in self._batches(column))
+            if not self.n_rows:
+                raise InputError(f"{self._path.name}: there are no rows.")
+        return self.n_rows
 
     def kinds(self) -> Kinds:
-        """See :class:`TableStream`; types that are not known are found by a pass over the file."""
-        unknown = self._columns.roles.given.keys() - self._given and not self.once
-        kinds = {**(self._first_pass[1] if unknown else {}), **self._given}
-        return {role: kind for role, kind in kinds.items() if role != "weight"}
-
-    def _fitting(self, texts: Sequence[str], role: str) -> list[type]:
-        return fitting_kinds(self._with_points(texts, role), keys=role in ("id", "subject"))
-
-    def _with_points(self, texts: Sequence[str], role: str) -> Sequence[str]:
-        """Cells of labels and weights with points before decimals."""
-        commas = self._dialect.decimal == "," and role in ("label", "weight") and not self._columns.roles.untyped
-        return [text.translate(_SWAPPED) for text in texts] if commas else texts
+        """See :class:`TableStream`."""
+        return {role: self._kinds[role] for role in self.roles if role != "weight"}
 
     def blocks(self, block_bytes: int | None) -> Iterator[Rows]:
         """Blocks; labels, ids and subjects are of one type in all of them."""
-        found: Kinds = {}
-        if block_bytes is not None and not self.once and self._columns.roles.given.keys() - self._given:
-            found = self._first_pass[1]
-        return self._copied(block_bytes, partial(self._read_cells, {**found, **self._given}, found))
+        return self._copied(block_bytes, self._read_cells)
 
-    def _read_cells(self, kinds: Kinds, found: Kinds, texts: list[str], role: str, where: str) -> list[Any]:
-        """Cells as values of the types in ``kinds``; types that no first pass found are set by the first block."""
-        if role in self._given or role not in found:
-            fitting = self._fitting(texts, role)
-            if role not in kinds and any(texts):  # a block without subjects says nothing about them
-                kinds[role] = fitting[0]
-            if kinds.get(role, str) not in fitting:
-                reason, advice = "as in the first block", "give a file instead, which can be read twice"
-                if role in self._given:
-                    reason, advice = "as required", "correct the column, or name another one"
-                raise InputError(f"{where}: not every {role} is {_WANTED[kinds[role]]}, {reason}: {advice}.")
-        kind = kinds.get(role, str)
-        texts = [*self._with_points(texts, role)] if kind is float else texts
-        return read_or_refuse(lambda: read_texts(texts, kind), self._path, f"the same {role}s as a moment ago")
+    def _read_cells(self, texts: list[str], role: str, where: str) -> list[Any]:
+        """Cells as values of the type of their role."""
+        kind, written = self._kinds[role], texts
+        if role == "label" and kind is int and self._columns.roles.schema is not None:
+            # The schema lists canonical texts, for which 1.0 is 1.
+            written = [canonical_text(text, self._columns.roles.schema.version) for text in texts]
+        elif kind is float:
+            written = self._with_points(texts)
+        odd = sum(not fits(text, kind) for text in written)
+        if odd:
+            raise InputError(
+                f"{where}: {odd:,} of {len(texts):,} {role}s are not {_WANTED[kind]}, as required: correct the column, "
+                "or name another one."
+            )
+        return read_texts(written, kind)
+
+    def _with_points(self, texts: list[str]) -> list[str]:
+        """Numbers with points before decimals; columns of a schema have them already."""
+        if self._dialect.decimal == "." or self._columns.roles.untyped:
+            return texts
+        return [text.translate(_SWAPPED) for text in texts]
+
+    def _targets(self, table: ArrowTable, where: str, first: int) -> npt.NDArray[np.float64]:
+        """The targets of rows; a cell that is no number is counted."""
+        names = self._columns.roles.target
+        y = np.empty((table.num_rows, len(names)))
+        for j, name in enumerate(names):
+            found = [parse_number(text.strip()) for text in self._with_points(table.column(name).to_pylist())]
+            y[:, j] = [np.nan if x is None else x for x in found]
+        return checked_targets(y, names, where, first)
 
     def arrow_tables(self, rows: int | None) -> Iterator[ArrowTable]:
         """The text, parsed."""

@@ -17,7 +17,7 @@ import numpy as np
 from erasable.core.names import doubt
 from erasable.errors import ConfigurationError, InputError, InputTypeError
 from erasable.tables.arrow_rows import cells
-from erasable.tables.columns import check_keys, fitting_kinds, plain_array, read_texts
+from erasable.tables.columns import check_keys, fits, plain_array, read_texts
 from erasable.tables.csv_stream import is_number, like_a_cell
 from erasable.tables.reading import as_path, existing_file, listed, read_or_refuse
 from erasable.tables.text import PACKED, in_utf8, open_text
@@ -52,8 +52,7 @@ def read_keys(
         The file, or ``"-"`` for text on the standard input.
     kind : int, str or bytes, optional
         What the keys are, as the model has them; bytes are written in hexadecimal digits where the file is text. By
-        default keys in text and CSV are integers when all of them are written like integers, otherwise strings; other
-        formats have types of their own.
+        default keys in text and CSV are strings; other formats have types of their own.
     column : str, optional
         The column, or the array of an archive.
     trim : bool, default=False
@@ -71,8 +70,8 @@ def read_keys(
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     file = pathlib.Path(folder, "gone.txt")
     ...     size = file.write_text("17\n4\n\n2001\n")
-    ...     read_keys(file), read_keys(file, kind=str)
-    ([17, 4, 2001], ['17', '4', '2001'])
+    ...     read_keys(file), read_keys(file, kind=int)
+    (['17', '4', '2001'], [17, 4, 2001])
     """
     if kind not in (None, int, str, bytes):
         raise ConfigurationError("kind must be int, str or bytes.")
@@ -202,13 +201,13 @@ def _as_kind(values: list[Any], kind: type | None, path: Path, *, text: bool, tr
     if text:
         _refuse_doubtful([doubt(key, ("trim",) if trim else ()) for key in values], path)
     if text and kind is not bytes:
-        fitting = fitting_kinds(values, keys=True)
-        if kind is not None and kind not in fitting:
-            bad = sum(int not in fitting_kinds([v], keys=True) for v in values)
+        wanted = str if kind is None else kind
+        bad = sum(not fits(value, wanted) for value in values)
+        if bad:
             raise InputError(
                 f"{path.name}: {bad} of {len(values)} keys are no integers, which the model's are: check the file."
             )
-        return read_texts(values, kind or fitting[0])
+        return read_texts(values, wanted)
     if text:
         return read_or_refuse(lambda: [bytes.fromhex(v) for v in values], path, "bytes in hexadecimal digits")
     found = type(values[0])

@@ -27,13 +27,14 @@ class TableStream(RowSource):
     ----------
     name : str
     n_rows : int or None
-        The number of rows, where it is known: for Parquet and .npz at once, for text after ``count_rows`` or the first
-        pass, never for a pipe.
+        The number of rows, where it is known: for Parquet and .npz at once, for text after ``count_rows``, never for a
+        pipe.
     n_features : int
     feature_names : tuple of str, or None
         The names of the columns that are features, where the format has names.
     typed : bool
-        Whether the format says what labels, ids and subjects are. CSV text does not; ``kinds`` does.
+        Whether the format says what labels, ids and subjects are. CSV text does not: the caller states it, or they are
+        texts.
     unused : tuple of str
         Columns that have no role although the caller did not ignore them, since ``features`` does not name them.
     encoding : EncodingReport or None
@@ -81,7 +82,7 @@ class TableStream(RowSource):
         return self.n_rows
 
     def kinds(self) -> dict[str, type]:
-        """The types of labels, ids and subjects, by the format or by reading all rows; none of empty columns."""
+        """The types of labels, ids and subjects, by the format or, for CSV, as stated; none of empty columns."""
         return {}
 
     # -- reading -----------------------------------------------------------------------------------------------------
@@ -327,10 +328,9 @@ class JoinedStream(TableStream):
             for role, kind in stream.kinds().items():
                 before, where = known.setdefault(role, (kind, path))
                 if kind is not before:
-                    hint = "" if self.typed else f", or say what they are, as learn does with {role}_type="
                     raise InputError(
                         f"the type of {role}s changes between files: {before.__name__} in {where.name}, "
-                        f"{kind.__name__} in {path.name}: write them alike{hint}."
+                        f"{kind.__name__} in {path.name}: write them alike."
                     )
         self._agree = True
 

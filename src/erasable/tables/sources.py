@@ -59,8 +59,8 @@ def stream_table(
 
     ==================== ===============================================================================================
     ``.parquet``         read a page of each column at a time (up to some 3 MB for each), whatever its row groups
-    ``.csv``             read twice, unless ``kinds`` says what labels, ids and subjects are: they are integers only
-                         when all of them are written so. The first time only these columns are parsed
+    ``.csv``             read a mebibyte of text at a time; labels, ids and subjects are texts unless ``kinds`` or the
+                         schema states another type
     ``.npz``             dense rows are unpacked block by block, compressed or not; ``y``, ``ids`` and ``subjects`` are
                          read whole, and so are sparse rows and those stored column by column (Fortran order)
     ``.svmlight``        read twice: the number of features is known only at the end
@@ -68,8 +68,7 @@ def stream_table(
     ==================== ===============================================================================================
 
     Blocks put together are the table that ``load_table`` returns, whatever their size, with the same types in every
-    block. In CSV text from a pipe the first block settles the types of labels, ids and subjects, and a later one that
-    contradicts is refused.
+    block.
 
     Several files of CSV or of Parquet are one table: a list of paths, or a pattern such as ``"visits-*.csv.gz"``, whose
     files are read in the order of ``files_of``. Columns must have the same names, in any order, and the same types.
@@ -91,8 +90,9 @@ def stream_table(
         also gives columns their roles; those that are named here must agree. Targets beyond the range that it declares
         are counted in ``encoding`` and, in ``labelled`` tables, clipped. For CSV, Parquet and Arrow.
     kinds : mapping, optional
-        The types of cells of CSV text, where the caller knows: ``{"label": int, "id": str, "subject": str}`` or a part
-        of it. Other formats have types of their own.
+        The types of cells of CSV text: ``{"label": int, "id": str, "subject": str}`` or a part of it. By default they
+        are texts, spelt as they stand; labels are integers where all classes of the schema are written so. A cell that
+        is not of its type is refused. Other formats have types of their own.
     n_features : int, optional
         The number of features of SVMlight text, where some may be zero in all rows.
     dialect : Dialect, optional
@@ -148,9 +148,9 @@ def load_table(source: TableLike, **options: Any) -> Table:
     ========================= ==========================================================================================
 
     CSV and SVMlight files may be compressed (``.gz``, ``.bz2``, ``.zst``). Features are numbers or booleans, none
-    missing, all finite. In a CSV the first line holds the names of columns; labels, ids and subjects are integers when
-    all of them are written like integers, so ``007`` stays text, and an empty cell is a missing one. ``stream_table``
-    reads files that are larger than memory.
+    missing, all finite. In a CSV the first line holds the names of columns; labels, ids and subjects are texts, spelt
+    as they stand, unless ``kinds`` states another type, and an empty cell is a missing one. ``stream_table`` reads
+    files that are larger than memory.
 
     Raises InputError or InputTypeError when the file does not exist or is damaged, when a column is missing or not
     numeric, or an entry is. Raises ConfigurationError when the format is unknown or has no such columns, or pyarrow is

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -221,7 +222,10 @@ def check_sample(
     Raises InputError, InputTypeError or ConfigurationError when rows, labels, subjects or weights cannot be planned
     with; no message quotes any of them.
     """
-    X, y, _ = check_rows(model, X, y, first=True)
+    with warnings.catch_warnings():
+        # The error about too many labels, below, says what to do about them.
+        warnings.filterwarnings("ignore", "The number of unique classes is greater than 50%")
+        X, y, _ = check_rows(model, X, y, first=True)
     n, d = X.shape
     if n < _LEAST_ROWS:
         raise InputError(f"a plan needs at least {_LEAST_ROWS} rows, some to learn and some to score; got {n}.")

@@ -43,6 +43,7 @@ _NOT_YET: dict[int | str, Any] = {202: {"description": "Not signed yet."}}
 
 router = APIRouter(tags=["Service"], responses=ERRORS)
 _several = "name one with ?model="
+_TYPES: dict[str, type] = {"int": int, "str": str, "float": float, "bool": bool}
 
 
 class Checked(BaseModel):
@@ -134,12 +135,20 @@ async def learn(
     subject: Annotated[list[str] | None, Query(max_length=16)] = None,
     target: Annotated[list[str] | None, Query(max_length=64)] = None,
     skip_known: bool = False,
+    id_type: Annotated[Literal["int", "str"] | None, Query()] = None,
+    subject_type: Annotated[Literal["int", "str"] | None, Query()] = None,
+    label_type: Annotated[Literal["int", "str", "float", "bool"] | None, Query()] = None,
 ) -> Learnt:
-    """Learn rows: JSON Lines, CSV or an Arrow stream. All is read and checked before the model is touched."""
+    """Learn rows: JSON Lines, CSV or an Arrow stream. All is read and checked before the model is touched.
+
+    Ids, subjects and labels of CSV are texts as they are written, unless `id_type` and the like state another type.
+    """
     name = site.only_model(model, _several)
     kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
     body = Packed(*[part async for part in _gathered(request.stream())])
-    columns = {"label": label, "id": id, "subject": subject, "targets": target or ()}
+    named = {"label": label_type, "id": id_type, "subject": subject_type}
+    types = {role: _TYPES[name] for role, name in named.items() if name is not None}
+    columns = {"label": label, "id": id, "subject": subject, "targets": target or (), "kinds": types}
     given = site, name, kind, body, columns, skip_known, waiting_of(request).check
     return await in_thread(request, _learn, *given, limiter=site.learning)
 

@@ -184,6 +184,8 @@ def read_blocks(
     rows = size = 0
     try:
         with stream_table(io.BytesIO(data), schema=schema, **columns) as stream:
+            if stream.typed and columns.get("kinds"):
+                raise InputError("id_type, subject_type and label_type are for CSV: leave them out.")
             for block in stream:
                 rows += len(block.y)
                 _check_rows(rows, most_rows)
