@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shlex
+import textwrap
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
@@ -15,6 +17,7 @@ from erasable.cli._shared import (
     IgnoredColumns,
     Json,
     console,
+    counted,
     dialect_words,
     encoding_as_json,
     print_json,
@@ -28,7 +31,19 @@ if TYPE_CHECKING:
     from erasable.schemas import Draft
     from erasable.tables import Dialect
 
-_MOST_COLUMNS, _MOST_ENTRIES = 10, 8  # whose margins are shown
+_WIDTH, _LONGEST = 80, 24  # characters of a line, and of a name of a column in it
+_MOST_CROSSES = 3
+_MARGINS = ((1, 2), (2, 5), (5, 20), (20, float("inf")))  # groups of numbers of people
+_PLURALS = {
+    "number": "numbers",
+    "category": "categories",
+    "ordered": "ordered",
+    "yes/no": "yes or no",
+    "date": "dates",
+    "time": "times of day",
+    "text": "texts",
+    "vector": "vectors",
+}
 
 
 @dataclass(frozen=True)
@@ -112,9 +127,10 @@ def schema(
     """Draft a public schema for a raw table: what each column is, and how it becomes numbers.
 
     A draft made from rows is a trace of them, so nothing that fewer than `--k` subjects have goes into it. The command
-    prints, and stores nowhere, how many subjects would have to be absent for an entry to change. Comments in the file
-    say what was decided for each column, and what to do about it. Read the draft, edit it, and learn with it; it
-    becomes part of the model.
+    prints, and stores nowhere, how many people would have to leave before a constant of the draft could change; with
+    fewer gone, the draft shows nothing of them. It also counts what `learn` would refuse: missing or repeated ids,
+    missing labels, targets and subjects. Comments in the file say what was decided for each column, and what to do
+    about it. Read the draft, edit it, and learn with it; it becomes part of the model.
 
     The draft also states a rate, second moments of the features and shares of the classes, rounded to powers of two.
     With them `learn` selects each row by itself (independent selection). They are public: models keep them when rows
@@ -167,43 +183,93 @@ def _draft(data: list[str], source: Any, given: DraftOptions, dialect: Dialect |
             {**cross.parameters(), "gain": gain, "taken": cross in draft.schema.crosses}
             for cross, gain in (*draft.crosses, *draft.suggested)
         ]
-        found = {"text": draft.schema.text, "notes": dict(draft.notes), "crosses": crosses, "margins": margins}
+        found: dict[str, Any] = {
+            "text": draft.schema.text,
+            "notes": dict(draft.notes),
+            "crosses": crosses,
+            "margins": margins,
+        }
+        found |= {"rows": draft.n_rows, "subjects": draft.n_subjects, "refusals": list(draft.refusals)}
         print_json({"schema": None if out is None else str(out), **found})
         return
-    _show_draft(draft)
-    n, kinds = draft.schema.n_features_out, len(draft.schema.features)
+    _show_draft(draft, out)
     written = dialect_words(dialect)
     if given.label is None and not given.target:
-        say(f"{out}: {kinds:,} columns become {n:,} features. None is a label or a target, so nothing can be learnt")
-        say("through it yet. Choose the column to predict, and draft again:")
+        say("None is a label or a target, so nothing can be learnt through it yet. Choose the")
+        say("column to predict, and draft again:")
         say(shlex.join(["erasable", "schema", *data, "--label", "COLUMN", *written, "-o", str(out)]))
         return
-    say(f"{out}: {kinds:,} columns become {n:,} features. Read it, edit it, then:")
+    say("Read the file, edit it, then:")
     say(shlex.join(["erasable", "learn", *data, "--schema", str(out), *written, "-o", "model.erasable"]))
 
 
-def _show_draft(draft: Draft) -> None:
-    """Print the columns and entries that the fewest absent subjects would change."""
-    from erasable.tables.reading import listed
-
-    entries: dict[str, list[tuple[float, str]]] = {c.name: [] for c in draft.schema.columns}
-    for (column, entry, value), margin in draft.margins.items():
-        named = entry if value is None else f"{value:g}" if isinstance(value, float) else str(value)
-        entries[column].append((margin, named))
-    least = {name: min(margin for margin, _ in found) for name, found in entries.items() if found}
-    shown = {*sorted(least, key=least.__getitem__)[:_MOST_COLUMNS]}
-    kinds = {c.name: getattr(c, "KIND", None) or f"({getattr(c, 'role', '')})" for c in draft.schema.columns}
-    cells = [(name, kinds[name], _entries(found)) for name, found in entries.items() if name in shown]
-    title = "How many subjects would have to be absent for an entry to change (stored nowhere)"
-    console().print(text_table(title, ("column", "kind", "entry: subjects"), cells, numbers=False))
-    if len(least) > len(shown):
-        say(
-            f"These are the {len(shown)} columns whose entries stand least firmly, of {len(least):,}; --json lists all."
-        )
-    frail = [name for name, margin in least.items() if margin < 2]
-    if frail:
-        say(f"One person could change an entry of: {listed(frail)}. Look at these.")
+def _show_draft(draft: Draft, out: Path | None) -> None:
+    """Print what will be stored, what was left out and why, and how firm the constants are: about one screen."""
+    schema = draft.schema
+    people = f"{draft.n_rows:,} rows of {draft.n_subjects:,} subjects"
+    one = len(schema.features) == 1
+    columns = f"{counted(len(schema.features), 'column')} become{'s' if one else ''}"
+    say(f"{out}: {columns} {counted(schema.n_features_out, 'feature')}; {people}.")
+    if schema.rate is not None:
+        share = "All rows" if schema.rate == 1.0 else f"About 1 in {1 / schema.rate:.0f} rows"
+        say(f"{share} will be stored, each with these features and names:")
+    kinds: dict[str, list[str]] = {}
+    for column in schema.features:
+        kinds.setdefault(_PLURALS[column.KIND], []).append(column.name)
+    for role in ("label", "target", "id", "subject", "weight"):
+        shown = [f"{name}{_classes_shown(schema.by_name[name])}" for name in schema.names_of(role)]
+        if shown:
+            kinds[role] = shown
+    for what, names in kinds.items():
+        say(_line(what, names))
+    _show_left_out(draft)
+    if draft.refusals:
+        say("Learning will refuse this table:")
+    for refusal in draft.refusals:
+        _say_wrapped(refusal.replace("allow_no_subject=", "--allow-no-subject"), indent="  ")
+    _show_margins(draft)
     _show_crosses(draft)
+
+
+def _classes_shown(role: Any) -> str:
+    """The number of classes of a label, after its name."""
+    if role.role != "label":
+        return ""
+    return " (classes as rows have them)" if role.classes is None else f" ({len(role.classes):,} classes)"
+
+
+def _show_left_out(draft: Draft) -> None:
+    """Print the columns that become no feature, by the reason."""
+    reasons: dict[str, list[str]] = {}
+    for name in draft.schema.names_of("ignore"):
+        reason = draft.notes.get(name, "").partition(". ")[0].removeprefix("Ignored").strip(":, .")
+        reasons.setdefault(reason or "no kind fits it", []).append(name)
+    if reasons:
+        say("Left out:")
+    for reason, names in reasons.items():
+        say(_line("", names, after=f": {reason}"))
+
+
+def _show_margins(draft: Draft) -> None:
+    """Print how many people would have to leave before a constant of each column could change."""
+    least: dict[str, float] = {}
+    for (column, _, _), margin in draft.margins.items():
+        least[column] = min(margin, least.get(column, float("inf")))
+    groups: dict[str, list[str]] = {}
+    for name, margin in sorted(least.items(), key=lambda item: item[1]):
+        if margin < float("inf"):
+            low, high = next((low, high) for low, high in _MARGINS if low <= margin < high)
+            found = f"{low:,} or more" if high == float("inf") else f"{low:,}" if high == low + 1 else ""
+            groups.setdefault(found or f"{low:,} to {high - 1:,}", []).append(name)
+    if not groups:
+        return
+    say("People who would have to leave before a constant from the rows could change:")
+    for found, names in groups.items():
+        say(_line(found, names))
+    _say_wrapped(
+        "With fewer people gone than that, the draft of the others is the same, so it shows nothing of them. Models "
+        "keep their schema when rows are forgotten. --json lists the number of each constant; no file has it."
+    )
 
 
 def _show_crosses(draft: Draft) -> None:
@@ -211,19 +277,35 @@ def _show_crosses(draft: Draft) -> None:
     found = draft.crosses or draft.suggested
     if not found:
         return
-    what = "in the draft" if draft.crosses else "in the file as comments, and taken with --crosses N"
-    say(f"Crosses that help most ({what}), and by how much of the variance on a sample (stored nowhere):")
-    for cross, gain in found:
-        say(f"  {cross.columns[0]} × {cross.columns[1]}: {gain:.2%}")
+    what = "in the draft" if draft.crosses else "comments in the file; --crosses N takes N"
+    say(f"Crosses that help most ({what}), and gains:")
+    for cross, gain in found[:_MOST_CROSSES]:
+        say(f"  {' × '.join(map(_cut, cross.columns[:2]))} {gain:.2%} of the variance")
+    if len(found) > _MOST_CROSSES:
+        say(f"  and {len(found) - _MOST_CROSSES:,} more, which --json lists")
 
 
-def _entries(found: list[tuple[float, str]]) -> str:
-    """The entries of a column that the fewest absent subjects would change, in their order."""
-    shown = sorted(sorted(range(len(found)), key=lambda i: found[i][0])[:_MOST_ENTRIES])
-    margins = ["any number" if margin == float("inf") else f"{margin:,.0f}" for margin, _ in found]
-    texts = [f"{found[i][1]}: {margins[i]}" for i in shown]
-    more = [f"{len(found) - len(shown):,} more stand firmer"] if len(found) > len(shown) else []
-    return "; ".join([*texts, *more])
+def _line(what: str, names: Sequence[str], after: str = "") -> str:
+    """A heading and as many names as fit one line of the screen."""
+    head = f"  {what:<13} " if what else "  "
+    cut = [*map(_cut, names)]
+    for shown in range(len(cut), 0, -1):
+        more = f" and {len(cut) - shown:,} more" if shown < len(cut) else ""
+        line = f"{head}{', '.join(cut[:shown])}{more}{after}"
+        if len(line) <= _WIDTH:
+            return line
+    return line
+
+
+def _cut(name: str) -> str:
+    """The name of a column, cut off if it is long."""
+    return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…"
+
+
+def _say_wrapped(text: str, *, indent: str = "") -> None:
+    """Print a sentence in lines as wide as the screen."""
+    for line in textwrap.wrap(text, _WIDTH, initial_indent=indent, subsequent_indent=indent):
+        say(line)
 
 
 def _show(data: Any, k: int, dialect: Dialect | None, as_json: bool) -> None:

@@ -77,7 +77,11 @@ def scan_for(
     given = {"label": label, "id": id, "subject": subject, "dialect": dialect}
     rows, encoder = _encoded_rows(folder, table_path, given, ignore, schema)
     X = rows.numbers if isinstance(rows.numbers, np.ndarray) else rows.numbers.toarray()
-    cells = numbers_of(X) if encoder is None else cells_of(encoder, raw_table(table_path, dialect))
+    cells = (
+        numbers_of(X)
+        if encoder is None
+        else cells_of(encoder, raw_table(table_path, dialect, [column.name for column in encoder.columns]))
+    )
     subjects = (subject,) if isinstance(subject, str) else tuple(subject or ())
     report = scan(
         folder,

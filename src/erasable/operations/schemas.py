@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -70,7 +70,7 @@ def draft_table(source: Any, *, dialect: Dialect | None = None, crosses: int | N
     >>> draft.schema.feature_names_out()[-3:]
     ['town=Bern', 'town=Oslo', 'town=(others)']
     """
-    with _raw_stream(source, dialect) as stream:
+    with _raw_stream(source, dialect, _columns_in(options)) as stream:
         if stream.once and crosses:
             raise ConfigurationError("crosses are measured on rows that are read again: give a file, not a pipe.")
         draft = draft_schema(iter(stream.raw_blocks()), **options)
@@ -83,19 +83,27 @@ def draft_table(source: Any, *, dialect: Dialect | None = None, crosses: int | N
         return draft.with_selection(stream.raw_blocks())
 
 
-def _raw_stream(source: Any, dialect: Dialect | None) -> TableStream:
-    return stream_table(source, label=None, labelled=False, raw=True, dialect=dialect)
+def _columns_in(options: Mapping[str, Any]) -> list[str]:
+    """The columns that the options of a draft name."""
+    single = [options.get(role) for role in ("label", "id", "weight")]
+    several = [options.get(role) or () for role in ("target", "subject", "ignore")]
+    groups = [[name] if isinstance(name, str) else name for name in (*(s or () for s in single), *several)]
+    return [name for names in groups for name in names]
 
 
-def raw_table(source: Any, dialect: Dialect | None = None) -> Any:
-    """All cells of a CSV, Parquet or Arrow table, unchanged: an Arrow table."""
-    with _raw_stream(source, dialect) as stream:
+def _raw_stream(source: Any, dialect: Dialect | None, known: Sequence[str] = ()) -> TableStream:
+    return stream_table(source, label=None, labelled=False, raw=True, dialect=dialect, known=known)
+
+
+def raw_table(source: Any, dialect: Dialect | None = None, known: Sequence[str] = ()) -> Any:
+    """All cells of a CSV, Parquet or Arrow table, unchanged: an Arrow table; ``known`` as in ``stream_table``."""
+    with _raw_stream(source, dialect, known) as stream:
         return stream.raw()
 
 
-def names_of(source: Any, dialect: Dialect | None = None) -> tuple[str, ...]:
-    """The names of all columns of a table."""
-    with _raw_stream(source, dialect) as stream:
+def names_of(source: Any, dialect: Dialect | None = None, known: Sequence[str] = ()) -> tuple[str, ...]:
+    """The names of all columns of a table; ``known`` as in ``stream_table``."""
+    with _raw_stream(source, dialect, known) as stream:
         return stream.feature_names or ()
 
 
@@ -104,7 +112,7 @@ def check_names(schema: Schema, source: Any, *, dialect: Dialect | None = None) 
 
     Raises InputError.
     """
-    names = names_of(source, dialect)
+    names = names_of(source, dialect, [column.name for column in schema.columns])
     absent = [repr(c.name) for c in schema.columns if c.name not in names]
     if absent:
         raise InputError(f"the table lacks {len(absent)} columns that the public one has: {listed(absent)}.")
@@ -212,7 +220,7 @@ def check_table(
     """
     if source == "-":
         raise ConfigurationError("the table is opened twice, which standard input cannot be: give a file.")
-    names = names_of(source, dialect)
+    names = names_of(source, dialect, [column.name for column in schema.columns])
     roles = [(role, name) for role in _READ for name in schema.names_of(role)]
     there = {role: [name for r, name in roles if r == role and name in names] for role in _READ}
     done = 0

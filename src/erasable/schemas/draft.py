@@ -57,6 +57,10 @@ class Draft:
     # is to be shown, not stored.
     crosses: Sequence[ProposedCross] = ()
     suggested: Sequence[ProposedCross] = ()
+    # The size of the table, and what learning would refuse in it, by count. To be shown, not stored.
+    n_rows: int = 0
+    n_subjects: int = 0
+    refusals: Sequence[str] = ()
 
     @property
     def head(self) -> str:
@@ -66,6 +70,10 @@ class Draft:
             f"{self.k} subjects share; names of columns and everything else are not from rows. Read it, edit it, and "
             "then keep it: a schema is part of every model that is learnt through it.\n"
             f"Numbers have about {self.bins} bins, by the number of subjects.\n"
+            "Without the rows of a few people, a draft has the same kinds, edges, ranges, categories, years and "
+            "indicators. `erasable schema` prints how many people would have to leave before one of these could "
+            "change, and --json lists it for each. The numbers are not in this file, since they would change with "
+            "every one of these people.\n"
             "Rate, moments and class shares, for independent selection, are rounded to powers of two; features that "
             f"fewer than {self.k} subjects have get the smallest moment. They are public: models keep them when rows "
             "are forgotten. Delete the moments of a column whose features you edit, or all of [selection]."
@@ -190,7 +198,16 @@ def draft_from(statistics: TableStatistics, roles: Mapping[str, str], *, k: int)
             drafting.add_column(name)
     margins = {entry: statistics.absent_subjects(margin) for entry, margin in drafting.margins.items()}
     notes = {c.name: note_on(c, drafting.reasons.get(c.name, ""), k) for c in drafting.columns}
-    return Draft(Schema(tuple(drafting.columns)), margins, k, fineness.bins, notes)
+    return Draft(
+        Schema(tuple(drafting.columns)),
+        margins,
+        k,
+        fineness.bins,
+        notes,
+        n_rows=statistics.n_rows,
+        n_subjects=statistics.n_subjects,
+        refusals=statistics.refusals,
+    )
 
 
 @dataclass

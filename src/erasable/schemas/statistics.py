@@ -29,6 +29,7 @@ from erasable.schemas.cells import (
     parse_number,
     parse_time,
 )
+from erasable.schemas.draft_roles import RoleCounts
 from erasable.schemas.reading import Columns
 from erasable.validation import did_you_mean
 
@@ -202,7 +203,7 @@ class TableStatistics:
     is_skipped : callable
         From the name of a column without a role to whether it need not be read.
     missing : sequence of str
-        Spellings of a missing cell.
+        Spellings of a missing cell, other than a label: ``none`` may be a class.
     """
 
     def __init__(
@@ -218,6 +219,7 @@ class TableStatistics:
         self._columns: dict[str, _DistinctCells] = {}
         self._numbers: dict[str, int] = {}  # of subjects, by name
         owners: dict[str, list[list[Array]]] = {name: [] for name in roles if roles[name] == "subject"}
+        self._roles = RoleCounts(roles, tuple(missing))
         for block in blocks:
             self._add(Columns(block), roles, is_skipped, owners)
         self.owners = [np.concatenate(part) for parts in owners.values() for part in parts]
@@ -247,8 +249,9 @@ class TableStatistics:
             self._columns = {
                 n: _DistinctCells(n, keeps_rows=bool(owners)) for n in read if columns.has_readable_type(n)
             }
+        self._roles.add(columns)
         for name, column in self._columns.items():
-            column.add(columns[name], self._missing)
+            column.add(columns[name], ("",) if roles.get(name) == "label" else self._missing)
         for name, parts in owners.items():
             self._add_owners(name, columns, parts)
         self.n_rows += columns.n_rows
@@ -271,6 +274,11 @@ class TableStatistics:
             parts.append([np.full(self.n_rows, _NOBODY, dtype=np.int32)] if self.n_rows else [])
         for j, part in enumerate(parts):
             part.append(found[j] if j < len(found) else np.full(columns.n_rows, _NOBODY, dtype=np.int32))
+
+    @property
+    def refusals(self) -> tuple[str, ...]:
+        """What learning would refuse in the table: ids that are missing or repeat, labels that are missing, ..."""
+        return self._roles.refusals
 
     def _number(self, name: str | None) -> int:
         return _NOBODY if name is None else self._numbers.setdefault(name, len(self._numbers))

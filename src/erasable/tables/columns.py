@@ -65,11 +65,14 @@ class Roles:
     optional: tuple[str, ...] = ()
     target: tuple[str, ...] = ()
     clipped: bool = False  # to the ranges that the schema declares for targets
+    named: tuple[str, ...] = ()  # columns that the caller knows by name, whatever their role
 
     @classmethod
-    def of(cls, columns: ColumnNames, schema: Schema | None, *, labelled: bool, raw: bool) -> Roles:
-        """The roles of columns that the caller names, and of those that a schema names."""
-        named: dict[str, Any] = {"label": "label", **columns}
+    def of(
+        cls, columns: ColumnNames, schema: Schema | None, *, labelled: bool, raw: bool, known: Sequence[str] = ()
+    ) -> Roles:
+        """The roles of columns that the caller names, and of those that a schema names; others may be ``known``."""
+        named: dict[str, Any] = {"label": "label", "named": tuple(known), **columns}
         named["target"] = named.pop("targets", ())
         if schema is not None:
             return cls(**named, labelled=False, raw=raw).by_schema(schema, labelled=labelled)

@@ -107,8 +107,8 @@ class CsvStream(ArrowStream):
         """Refuse a first line that looks like a row, unless it has names the caller gave; and odd numbers."""
         names, dialect = self._names, self._dialect
         wanted = [*roles.columns, *roles.ignore, *(roles.features or ())]
-        known = any(name in names and not is_number(name) for name in wanted)
-        unnamed = dialect.header is None and dialect.columns is None and (roles.raw or not known)
+        known = any(name in names and not is_number(name) for name in (*wanted, *roles.named))
+        unnamed = dialect.header is None and dialect.columns is None and not known
         if roles.schema is not None:
             numbers = {c.name for c in roles.schema.features if isinstance(c, Number)} | {*roles.target}
         else:
@@ -137,7 +137,8 @@ class CsvStream(ArrowStream):
         if why:
             raise InputError(
                 f"{self._path.name}: the first line looks like a row and not like names of columns, since {why}. If it "
-                "is a row, give columns=, the names, or header=False; if these are names, give header=True."
+                "is a row, give columns=, the names, or header=False. If these are names, which must differ, give "
+                "header=True."
             )
 
     def _parts(self) -> Generator[bytes, None, None]:
@@ -347,7 +348,8 @@ def is_number(name: str) -> bool:
 def like_a_row(names: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
     """Why a first line looks like a row, given the cells of each column below it; empty if it looks like names.
 
-    Numbers are names where they count the columns, or grow from column to column, as years do.
+    The reason names a cell by its place: if the line is a row, its text is data. Numbers are names where they count the
+    columns, or grow from column to column, as years do.
     """
     numbers = [name.strip() for name in names if is_number(name)]
     values = [int(n) for n in numbers if _PLAIN.fullmatch(n)]
@@ -355,12 +357,15 @@ def like_a_row(names: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
     growing = len(values) == len(numbers) and all(a < b for a, b in pairwise(values))
     many = len(values) >= _COUNTED or all(value in _YEARS for value in values)
     if numbers and not counting and not (growing and many):
-        return "some of its cells are numbers"
-    if len(set(filled := [name for name in names if name])) < len(filled):
-        return "some of its cells are the same"
+        return f"cell {1 + next(j for j, name in enumerate(names) if is_number(name))} of it is a number"
+    places: dict[str, int] = {}
+    for j, name in enumerate(names, 1):
+        if name and places.setdefault(name, j) < j:
+            return f"cells {places[name]} and {j} of it are the same"
     skipped = {*numbers} if counting and len(numbers) >= _COUNTED else set()
-    if any(like_a_cell(n, c) for n, c in zip(names, cells, strict=True) if n and n.strip() not in skipped):
-        return "some of its cells come again, or are written like those below"
+    for j, (name, below) in enumerate(zip(names, cells, strict=True), 1):
+        if name and name.strip() not in skipped and like_a_cell(name, below):
+            return f"cell {j} of it comes again below, or is written like the cells below it"
     return ""
 
 

@@ -52,6 +52,7 @@ def stream_table(
     n_features: int | None = None,
     dialect: Dialect | None = None,
     raw: bool = False,
+    known: Sequence[str] = (),
     block_bytes: int = 2**24,
     **columns: Unpack[ColumnNames],
 ) -> TableStream:
@@ -100,6 +101,9 @@ def stream_table(
         commas, a cell that may hold anything is read with a point where it is a number as a whole, such as ``1,5``.
     raw : bool, default=False
         For ``TableStream.raw``, which hands on columns of any kind.
+    known : sequence of str
+        Columns without a role here that the caller knows by name. A first line of CSV that has one of them holds names,
+        whatever it looks like.
     block_bytes : int, default=16 MiB
         About how large the rows of a block are. In all, some three times as much is in memory, and pages of Parquet.
     **columns
@@ -128,10 +132,10 @@ def stream_table(
         raise ConfigurationError(_NAMELESS)
     if unknown := sorted(columns.keys() - ColumnNames.__annotations__.keys()):
         raise TypeError(f"stream_table() got an unexpected keyword argument {unknown[0]!r}")
-    known, roles = check_kinds(kinds, schema), Roles.of(columns, schema, labelled=labelled, raw=raw)
+    types, roles = check_kinds(kinds, schema), Roles.of(columns, schema, labelled=labelled, raw=raw, known=known)
     size = whole_number(block_bytes, "block_bytes")
     width = None if n_features is None else whole_number(n_features, "n_features")
-    stream = _opened(source, roles, known, width, dialect)
+    stream = _opened(source, roles, types, width, dialect)
     stream.block_bytes = size
     return stream
 
