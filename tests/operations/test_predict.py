@@ -8,6 +8,7 @@ import io
 import json
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from sklearn.datasets import dump_svmlight_file
 
@@ -97,6 +98,10 @@ def test_known_labels_stand_beside_predictions(model):
     digits = ErasableClassifier(threshold=0.05, feature_names=["a", "b", "c"]).fit(X, np.where(X[:, 0] > 0, "1", "0"))
     found = list(Predictions(digits, text(columns(kind=digits.predict(X).astype(int))), label="kind"))
     assert all(r["known"] == r["prediction"] for r in found)  # texts, as the model's classes are
+    typed = pa.table({**dict(zip("abc", X.T, strict=True)), "kind": digits.predict(X).astype(int)})
+    scored = Predictions(digits, typed, label="kind")
+    assert all(r["known"] == r["prediction"] for r in scored)  # the model may have learnt them from a CSV
+    assert scored.scores().accuracy == 1
 
 
 def test_a_kernel_model_predicts():

@@ -110,7 +110,7 @@ class Predictions:
             self.unused = stream.unused
             for block in stream:
                 predicted = model.predict(block.X)
-                known = block.y if self._known else None
+                known = self._spelt_as_classes(block.y) if self._known else None
                 chances = model.predict_proba(block.X) if model.classifies and self._needs_chances(known) else None
                 if known is not None:
                     self._y += known.tolist() if isinstance(known, np.ndarray) else list(known)
@@ -121,6 +121,13 @@ class Predictions:
                 if self._progress is not None:
                     self._progress(done, stream.n_rows)
             self.encoding = stream.encoding
+
+    def _spelt_as_classes(self, known: Any) -> Any:
+        """Known labels as texts if they are integers and the classes are texts: the model learnt such from a CSV."""
+        classes = self._model.classes
+        if classes and isinstance(classes[0], str) and getattr(known, "dtype", np.dtype(object)).kind in "iu":
+            return [str(label) for label in known.tolist()]
+        return known
 
     def _needs_chances(self, known: object) -> bool:
         return self._probabilities or known is not None

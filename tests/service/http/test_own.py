@@ -62,6 +62,25 @@ def test_rows_are_learnt_from_json_lines_csv_and_arrow(site):
     assert load(site.configuration.model_files()["named"]).n_core_ == again["rows_stored"]
 
 
+def test_the_types_of_a_csv_are_stated_and_never_those_of_other_rows(site):
+    records = [json.loads(line) | {"key": str(900 + i)} for i, line in enumerate(lines(5).splitlines())]
+    names = list(records[0])
+    text = "\n".join([",".join(names), *(",".join(str(r[n]) for n in names) for r in records)])
+    model = site.configuration.model_files()["named"]
+    before = Path(model).read_bytes()
+    refused = learn(site, text, "text/csv", id_type="int")
+    assert refused.status_code == 400
+    assert "for a CSV give id_type= str" in refused.json()["detail"]
+    refused = learn(site, text.replace("900", "9OO"), "text/csv", id_type="int")
+    assert "1 of 5 ids are not integers" in refused.json()["detail"]
+    assert learn(site, lines(5), id_type="str").json()["detail"].startswith("id_type, subject_type and label_type are")
+    assert learn(site, text, "text/csv", id_type="float").status_code == 400
+    mixed = lines(0).replace('"yes"', "1", 1).replace('"yes"', "2.5")
+    assert "columns of one type" in learn(site, mixed).json()["detail"]
+    assert Path(model).read_bytes() == before
+    assert learn(site, text, "text/csv", id_type="str").json()["rows"] == 5
+
+
 @pytest.mark.parametrize(
     ("body", "kind", "status"),
     [

@@ -176,7 +176,8 @@ def read_blocks(
     """
     data = bytes(body)
     if kind in (JSON_LINES, "application/x-ndjson"):
-        data = _arrow_of_lines(data, most_bytes // _CELL, most_rows, progress)
+        label = columns.get("label") or next(iter(() if schema is None else schema.names_of("label")), None)
+        data = _arrow_of_lines(data, label, most_bytes // _CELL, most_rows, progress)
     elif kind not in (ARROW, "text/csv"):
         raise Refused(415, f"give {JSON_LINES}, text/csv or {ARROW}.")
     if data.startswith(b"\xff\xff\xff\xff"):  # read as an Arrow stream, whatever its media type
@@ -200,7 +201,9 @@ def read_blocks(
         raise InputError(_without_names(str(error), known)) from error
 
 
-def _arrow_of_lines(body: bytes, most_cells: int, most_rows: int, progress: Callable[..., None]) -> bytes:
+def _arrow_of_lines(
+    body: bytes, label: str | None, most_cells: int, most_rows: int, progress: Callable[..., None]
+) -> bytes:
     """JSON Lines as an Arrow stream, so that one reader reads both.
 
     pyarrow's own reader is not used: deeply nested objects would crash the process.
@@ -220,7 +223,11 @@ def _arrow_of_lines(body: bytes, most_cells: int, most_rows: int, progress: Call
             raise Refused(413, f"at most {most_cells:,} cells are learnt in one request: send fewer rows.")
         columns, since = {}, 0
         for name in objects[0]:
-            columns[name] = pa.array([one.get(name) for one in objects])
+            cells = [one.get(name) for one in objects]
+            if name == label and len({*map(type, cells)} & {int, float}) > 1:
+                # As decimals, whole labels would show that there was another one.
+                raise ValueError("labels of two types")
+            columns[name] = pa.array(cells)
             since += len(objects)
             if since >= _CELLS:
                 progress()
