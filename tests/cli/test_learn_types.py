@@ -138,3 +138,23 @@ def test_the_number_of_features_of_svmlight_can_be_said(folder, capsys):
     assert load("narrow.erasable").n_features_in_ == d - 1
     with refused(capsys, folder) as no:
         no(["learn", "all.svmlight", "--features", str(d + 1), "-o", MODEL], 2, "--features is", f"has {d}")
+
+
+def test_labels_of_svmlight_are_whole_whatever_else_the_file_holds(folder, capsys):
+    """One that is no whole number would make floats of all, and they would stay floats when its row is gone."""
+    X = rows(12)
+    y = (X[:, 0] > 0).astype(float)
+    dump_svmlight_file(X, y, "whole.svmlight")
+    y[3] = 1.5
+    dump_svmlight_file(X, y, "odd.svmlight")
+    options = ["--threshold", "1e-6", "-o"]
+    assert run(["learn", "whole.svmlight", *options, MODEL]) == 0
+    assert load(MODEL).classes_.tolist() == [0, 1]
+    with refused(capsys, folder) as no:
+        no(
+            ["learn", "odd.svmlight", *options, "new.erasable"],
+            2,
+            "1 of 12 labels are no whole numbers",
+            "--target-range",
+        )
+    assert run(["learn", "odd.svmlight", "--target-range", "0:2", *options, "new.erasable"]) == 0

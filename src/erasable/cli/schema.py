@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import textwrap
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
@@ -171,6 +171,7 @@ def _draft(data: list[str], source: Any, given: DraftOptions, dialect: Dialect |
     draft = draft_table(read, **given.roles, k=given.k, crosses=given.crosses, dialect=dialect)
     if public is not None:
         check_names(draft.schema, source, dialect=dialect)
+        draft = replace(draft, refusals=())  # of rows that are not those to learn
     if out is not None:
         head = "" if public is None else f"From the public table {public.name}.\n"
         write_schema(draft, out, head=head, data=(*data, public))

@@ -298,7 +298,8 @@ class _Task:
                 subject=columns.subject,
                 weight=columns.weight,
                 ignore=columns.ignore,
-                kinds=columns.types,
+                # Whole labels in SVMlight text are not made floats by a row that may be forgotten.
+                kinds={"label": int} if form == "svmlight" and not regression else columns.types,
                 n_features=width,
                 schema=self.schema,
                 dialect=self.dialect,

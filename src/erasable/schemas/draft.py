@@ -168,7 +168,8 @@ def draft_schema(
       blocks gets none. They have no margins: rows count, not subjects, so one subject may change one by a factor of 2.
 
     *Cost*: memory for each different cell of a column, once; where subjects are named, one, two or four bytes for each
-    cell and four for each row in addition, and some forty for each row while one column is drafted.
+    cell and four for each row in addition, and some forty for each row while one column is drafted. Eight bytes for
+    each row where ids are named.
     """
     k = whole_number(k, "k", 1)
     several = {"ignore": ignore, "subject": subject, "target": target}

@@ -199,7 +199,7 @@ class TableStatistics:
     blocks : iterable of tables
     roles : mapping of str to str
         The roles of columns by name. Those of the role "subject" hold texts or whole numbers, or lists of them; a row
-        without any is a subject of its own. Other roles than "label" and "target" are not read.
+        without any is a subject of its own. Of ids and weights, only those that are missing or repeated are counted.
     is_skipped : callable
         From the name of a column without a role to whether it need not be read.
     missing : sequence of str

@@ -243,11 +243,14 @@ class SvmlightStream(TableStream):
     """A file, plain or compressed; with ``subjects``, the query id of every row (``qid:7``) is its subject.
 
     In blocks it is read twice: the largest feature, whether features are counted from zero, and whether labels are
-    integers is known only at the end.
+    integers is known only at the end. With ``whole_labels``, others than integers are refused.
     """
 
-    def __init__(self, path: Path, name: str, *, subjects: bool, n_features: int | None) -> None:
+    def __init__(
+        self, path: Path, name: str, *, subjects: bool, n_features: int | None, whole_labels: bool = False
+    ) -> None:
         self._path, self.name, self._subjects, self._given = path, name, subjects, n_features
+        self._whole_labels = whole_labels
 
     @property
     def n_features(self) -> int:
@@ -278,15 +281,21 @@ class SvmlightStream(TableStream):
             if owners is not None and len(owners) != n:
                 raise InputError(f"{where}: {len(owners)} of {n} rows have a query id: every row needs one.")
             y = checked_column(y, "label", where, first)
+            if self._whole_labels and (odd := int(np.count_nonzero(~_whole(y)))):
+                raise InputError(
+                    f"{where}: {odd:,} of {n:,} labels are no whole numbers: correct them, or predict numbers with "
+                    "target_range=."
+                )
             rows = read_or_refuse(partial(_rows, X, found, where, first), path, _FORM)
-            yield Rows(rows, y.astype(np.int64) if found.whole else y, subjects=owners)
+            whole = self._whole_labels or found.whole
+            yield Rows(rows, y.astype(np.int64) if whole else y, subjects=owners)
             first += n
 
     def _look(self, parts: Iterable[list[Any]]) -> _TextFacts:
         """Properties of the whole file, found by reading all of it."""
         path, n, smallest, largest, whole = self._path, 0, np.inf, 0, True
         for X, y, *_ in parts:
-            n, whole = n + len(y), whole and _are_whole(y)
+            n, whole = n + len(y), whole and bool(_whole(y).all())
             if len(X.indices):
                 smallest, largest = min(smallest, X.indices.min()), max(largest, int(X.indices.max()))
         if not n:
@@ -328,9 +337,10 @@ def _rows(X: MatrixLike, found: _TextFacts, where: str, first: int) -> Any:
     return as_rows(sp.csr_array((X.data, indices, X.indptr), shape=(X.shape[0], found.n_features)), where, first=first)
 
 
-def _are_whole(y: npt.NDArray[Any]) -> bool:
-    """Whether labels are integers."""
-    return bool(np.abs(y).max() < 2**53) and bool((y == np.floor(y)).all())
+def _whole(y: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Which labels are integers."""
+    whole: npt.NDArray[np.bool_] = (np.abs(y) < 2**53) & (y == np.floor(y))
+    return whole
 
 
 def _lines(path: Path, size: int) -> Iterator[bytes]:

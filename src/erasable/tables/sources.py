@@ -93,7 +93,8 @@ def stream_table(
     kinds : mapping, optional
         The types of cells of CSV text: ``{"label": int, "id": str, "subject": str}`` or a part of it. By default they
         are texts, spelt as they stand; labels are integers where all classes of the schema are written so. A cell that
-        is not of its type is refused. Other formats have types of their own.
+        is not of its type is refused. Other formats have types of their own; in SVMlight text a label that is stated as
+        ``int`` must be whole, and otherwise labels are integers where all are.
     n_features : int, optional
         The number of features of SVMlight text, where some may be zero in all rows.
     dialect : Dialect, optional
@@ -342,7 +343,8 @@ def _opened_file(
     if form == ".npz":
         return NpzStream(path, labelled=roles.labelled)
     if form in _SVMLIGHT:
-        return SvmlightStream(path, name, subjects=roles.subject is not None, n_features=n_features)
+        whole = kinds["label"] is int
+        return SvmlightStream(path, name, subjects=roles.subject is not None, n_features=n_features, whole_labels=whole)
     if form == ".csv":
         return CsvStream(path, name, roles, kinds, dialect or Dialect())
     return ParquetStream(path, name, roles)
