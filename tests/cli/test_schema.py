@@ -209,6 +209,33 @@ def test_labels_that_look_missing_are_labels(folder, capsys):
     assert load("model.erasable").classes_.tolist() == sorted(MISSING)
 
 
+@pytest.mark.parametrize(
+    ("written", "classes"),
+    [
+        (("1", "0", "1.0", "0.0", "1.00"), [0, 1]),  # pandas writes whole numbers so where some are missing
+        (("True", "False"), ["false", "true"]),
+        (("late", " late", "ok", "ok "), ["late", "ok"]),
+    ],
+)
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+def test_labels_are_spelt_as_the_classes_of_the_schema(folder, capsys, written, classes, form):
+    lines = [f"{i},{i % 60},{written[i % len(written)]}" for i in range(200)]
+    Path("t.csv").write_text("\n".join(["row,age,late", *lines]) + "\n", encoding="utf-8")
+    if form == "parquet":
+        options = pyarrow.csv.ConvertOptions(column_types={"late": pyarrow.string(), "row": pyarrow.string()})
+        pyarrow.parquet.write_table(pyarrow.csv.read_csv("t.csv", convert_options=options), "t.parquet")
+        classes = [str(one) for one in classes]  # Parquet says that they are texts
+    command = ["schema", f"t.{form}", "--id", "row", "--label", "late", "--k", "5", "-o", "t.toml"]
+    line = printed(capsys, command).out.splitlines()[-1]
+    assert run(shlex.split(line)[1:]) == 0
+    assert load("model.erasable").classes_.tolist() == classes
+    told = answered(capsys, ["predict", "model.erasable", f"t.{form}", "--label", "late", "-o", "p.csv", "--json"])
+    assert told["scores"]["unknown_labels"] == 0
+    named = ["--classes", ",".join(written[:4]), "--class-weight", f"{written[1]}=3", "--selection", "leverage"]
+    assert run([*shlex.split(line)[1:-1], "named.erasable", *named]) == 0  # so are those that options name
+    assert load("named.erasable").classes_.tolist() == classes
+
+
 def test_a_label_may_be_called_like_the_column(folder, capsys):
     lines = [f"{i},{i % 60},{('late', 'ok')[i % 2]}" for i in range(200)]
     Path("called.csv").write_text("\n".join(["row,age,late", *lines]) + "\n", encoding="utf-8")

@@ -33,9 +33,9 @@ from erasable.operations.model_file import LearnOptions, ModelFile, stored_bytes
 from erasable.operations.predict import score_table
 from erasable.operations.schemas import agreed_schema, schema_of
 from erasable.operations.scoring import RegressionScores, Scores, regression_scores_of, scores_of
-from erasable.schemas import EncodingReport, Schema
+from erasable.schemas import EncodingReport, Schema, canonical_text
 from erasable.tables import Dialect, TableStream, nameless_form, stream_table
-from erasable.tables.columns import fits, read_texts
+from erasable.tables.columns import classes_of, fits, read_texts
 from erasable.tables.reading import compared
 from erasable.tables.sources import TableLike
 
@@ -417,6 +417,8 @@ class _Task:
     def _as_labels(self, labels: list[Any], kind: type | None, name: str) -> list[Any]:
         if not all(isinstance(label, str) for label in labels):
             return labels
+        if self.schema is not None and classes_of(self.schema) is not None:
+            labels = [canonical_text(label, self.schema.version) for label in labels]  # as labels of the table are
         if kind is None:
             if self.stream.once:
                 raise ConfigurationError(

@@ -147,7 +147,13 @@ class ArrowStream(TableStream):
         return _squeezed(y.astype(np.float64))
 
     def _cells(self, table: ArrowTable, name: str, role: str, where: str) -> list[Any]:
-        return read_or_refuse(lambda: cells(table, name, role, where), self._path, "text in UTF-8")
+        found = read_or_refuse(lambda: cells(table, name, role, where), self._path, "text in UTF-8")
+        schema = self._columns.roles.schema
+        if role != "label" or schema is None or classes_of(schema) is None:
+            return found
+        # The schema lists canonical texts: to it, True is true, and 1.0 is 1.
+        spelt = {text: canonical_text(text, schema.version) for text in {*found} if isinstance(text, str)}
+        return [spelt.get(label, label) for label in found]
 
 
 class ParquetStream(ArrowStream):

@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from erasable.errors import ErasableError, InputError
 from erasable.models.row_source import Rows, RowSource
-from erasable.schemas import Number, canonical_text
+from erasable.schemas import Number
 from erasable.schemas.cells import parse_number
 from erasable.tables.arrow_rows import ArrowStream, checked_targets, columns_of, encoded_bytes, not_numeric, regrouped
 from erasable.tables.columns import Kinds, Roles, fits, read_texts
@@ -231,12 +231,8 @@ class CsvStream(ArrowStream):
 
     def _read_cells(self, texts: list[str], role: str, where: str) -> list[Any]:
         """Cells as values of the type of their role."""
-        kind, written = self._kinds[role], texts
-        if role == "label" and kind is int and self._columns.roles.schema is not None:
-            # The schema lists canonical texts, for which 1.0 is 1.
-            written = [canonical_text(text, self._columns.roles.schema.version) for text in texts]
-        elif kind is float:
-            written = self._with_points(texts)
+        kind = self._kinds[role]
+        written = self._with_points(texts) if kind is float else texts
         odd = sum(not fits(text, kind) for text in written)
         if odd:
             raise InputError(
