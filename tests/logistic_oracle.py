@@ -1,9 +1,11 @@
 """The oracle of logistic weights, in ball arithmetic: slow, obvious, and without anything from the package.
 
 It follows the definition: entry j is the float32 nearest to ``rint(2**q w_j) / 2**q``, where w minimises
-``alpha/2 |w|^2 + sum of c_i log(1 + exp(-y_i w'x_i))``, ``x_i = g_i / 2**bits``, ``q = 24 + max(0, ceil(log2 alpha))``.
+``sum of lambda_j/2 w_j^2 + sum of c_i log(1 + exp(-y_i w'x_i))`` with ``x_i = g_i / 2**bits`` and
+``q = 24 + max(0, ceil(log2 alpha))``. Every lambda_j is alpha, or ``alpha 4**(e_j - bits)`` by the column's spread.
 Newton's method finds some w; the function is strongly convex, so the minimiser is no farther than the gradient's length
-over alpha, and the gradient at that w is enclosed by balls. Where that does not decide an entry, the precision doubles.
+over the smallest lambda, and the gradient at that w is enclosed by balls. Where that does not decide an entry, the
+precision doubles.
 """
 
 from __future__ import annotations
@@ -28,6 +30,19 @@ def digits_after_the_point(alpha: Fraction) -> int:
     return q
 
 
+def spread_of(rows: Sequence[Sequence[int]]) -> list[int]:
+    """The largest e >= 0 with ``4**e <= variance`` for each column of integers, and 0 where the variance is below 1."""
+    found = []
+    for column in zip(*rows, strict=True):
+        mean = Fraction(sum(int(g) for g in column), len(column))
+        variance = sum((int(g) - mean) ** 2 for g in column) / len(column)
+        e = 0
+        while 4 ** (e + 1) <= variance:
+            e += 1
+        found.append(e)
+    return found
+
+
 def published(value: Fraction, q: int) -> int:
     """The 32 bits published for a weight that is known exactly."""
     return float32_bits(Fraction(round(value * 2**q), 2**q))
@@ -37,11 +52,20 @@ class LogisticOracle:
     """One problem: rows of integers, signs, weights of rows, the number of bits and ``alpha * 4**bits``."""
 
     def __init__(
-        self, rows: Sequence[Sequence[int]], signs: Sequence[int], counts: Sequence[float], bits: int, units: int
+        self,
+        rows: Sequence[Sequence[int]],
+        signs: Sequence[int],
+        counts: Sequence[float],
+        bits: int,
+        units: int,
+        *,
+        spread: bool = False,
     ) -> None:
         self.rows = [[Fraction(int(y) * int(g), 2**bits) for g in row] for row, y in zip(rows, signs, strict=True)]
         self.counts = [Fraction(float(c)) for c in counts]
         self.alpha = Fraction(int(units), 4**bits)
+        exponents = spread_of(rows) if spread and len(rows) else [bits] * (len(rows[0]) if len(rows) else 0)
+        self.of_column = [self.alpha / 4 ** (bits - e) for e in exponents]
 
     def weights(self, d: int, precision: int = 320) -> list[int]:
         """The published bits of each of the d weights."""
@@ -74,7 +98,7 @@ class LogisticOracle:
         try:
             ctx.prec = precision
             rows, counts = [[ball(x) for x in row] for row in self.rows], [ball(c) for c in self.counts]
-            found, _ = self._derivatives(rows, counts, ball(self.alpha), [ball(x) for x in w])
+            found, _ = self._derivatives(rows, counts, [ball(x) for x in self.of_column], [ball(x) for x in w])
         finally:
             ctx.prec = before
         return [as_fraction(g) for g in found]
@@ -83,10 +107,10 @@ class LogisticOracle:
         """A point, of balls without width, and a bound on its distance from the minimiser: some half of the bits."""
         ctx.prec = precision
         rows, counts = [[ball(x) for x in row] for row in self.rows], [ball(c) for c in self.counts]
-        alpha = ball(self.alpha)
+        of_column, least = [ball(x) for x in self.of_column], ball(min(self.of_column))
         for _ in range(1000):
-            gradient, hessian = self._derivatives(rows, counts, alpha, w)
-            radius = as_fraction((sum((g.abs_upper() for g in gradient), arb(0)) / alpha).abs_upper())
+            gradient, hessian = self._derivatives(rows, counts, of_column, w)
+            radius = as_fraction((sum((g.abs_upper() for g in gradient), arb(0)) / least).abs_upper())
             if radius < Fraction(1, 2 ** (precision // 2)):
                 return w, radius
             step = arb_mat(len(w), len(w), [h.mid() for line in hessian for h in line]).solve(
@@ -99,10 +123,10 @@ class LogisticOracle:
         raise AssertionError("no convergence")
 
     @staticmethod
-    def _derivatives(rows: Any, counts: Any, alpha: Any, w: list[Any]) -> tuple[list[Any], list[list[Any]]]:
+    def _derivatives(rows: Any, counts: Any, of_column: Any, w: list[Any]) -> tuple[list[Any], list[list[Any]]]:
         d = len(w)
-        gradient = [alpha * x for x in w]
-        hessian = [[alpha if i == j else arb(0) for j in range(d)] for i in range(d)]
+        gradient = [alpha * x for alpha, x in zip(of_column, w, strict=True)]
+        hessian = [[of_column[i] if i == j else arb(0) for j in range(d)] for i in range(d)]
         for row, c in zip(rows, counts, strict=True):
             p = 1 / (1 + dot(row, w).exp())
             for i in range(d):
@@ -120,9 +144,10 @@ def logistic_bits(
     bits: int,
     units: int,
     d: int,
+    spread: bool = False,
 ) -> tuple[int, ...]:
     """The published bits of the weights of one problem."""
-    return tuple(LogisticOracle(rows, signs, counts, bits, units).weights(d))
+    return tuple(LogisticOracle(rows, signs, counts, bits, units, spread=spread).weights(d))
 
 
 def degenerate_problem(seed: int) -> tuple[Any, Any, Any, int, int]:
@@ -145,6 +170,49 @@ def degenerate_problem(seed: int) -> tuple[Any, Any, Any, int, int]:
     if rng.integers(2):
         counts = np.where(signs > 0, 1.0, 2.0 ** rng.integers(-16, 17)) * rng.integers(1, 257, n) / 16.0
     units = max(1, 4**bits >> int(rng.integers(6, 45)))
+    return rows.astype(np.int16 if bits < 16 else np.int32), signs, counts, bits, units
+
+
+SPREADS = [
+    *("plain", "one row", "two rows", "one class", "duplicates", "much weight", "separable", "offset", "constant"),
+    *("tiny next to large", "steps of one", "all equal", "a rare column"),
+]
+
+
+def spread_problem(seed: int) -> tuple[Any, Any, Any, int, int]:
+    """Rows, signs, counts, bits and units, with columns of unlike spreads: the same anywhere."""
+    rng, kind = np.random.default_rng([12, seed]), SPREADS[seed % len(SPREADS)]
+    bits, d = int(rng.choice([8, 15, 15, 20])), int(rng.integers(1, 5))
+    n = {"one row": 1, "two rows": 2}.get(kind, int(rng.integers(3, 30)))
+    most = 2 ** (bits - 2)
+    sizes = np.maximum(1, most >> rng.integers(0, bits - 2, d))
+    rows = rng.integers(-sizes, sizes + 1, (n, d))
+    match kind:
+        case "duplicates":
+            rows = rows[rng.integers(0, 2, n)]
+        case "offset":
+            rows = np.full((n, d), most) - rng.integers(0, 4, (n, d)) * (rng.random(d) < 0.7)
+        case "constant":
+            rows[:, 0] = most
+        case "tiny next to large":
+            rows[:, 0] = rng.integers(-1, 2, n)
+            rows[:, -1] = rng.integers(-most, most, n)
+        case "steps of one":
+            rows = rng.integers(0, 2, (n, d))
+        case "all equal":
+            rows[:] = rows[0]
+        case "a rare column":
+            rows[1:, 0] = 0
+    if rng.integers(2):
+        rows = np.hstack([rows, np.full((n, 1), most)])
+    signs, counts = rng.choice([-1, 1], n), np.ones(n)
+    if kind == "one class":
+        signs[:] = 1
+    if kind == "separable":
+        signs = np.where(rows[:, 0] > 0, 1, -1)
+    if kind == "much weight" or rng.integers(3) == 0:
+        counts = np.where(signs > 0, 1.0, 2.0 ** rng.integers(-16, 17)) * rng.integers(1, 257, n) / 16.0
+    units = int(rng.choice([1, 4**bits >> 8, 4**bits >> 3, 4**bits, 4**bits, 4**bits << 6]))
     return rows.astype(np.int16 if bits < 16 else np.int32), signs, counts, bits, units
 
 

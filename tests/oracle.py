@@ -308,6 +308,7 @@ class OracleModel:
     sample_rate: float = 0.0
     sample_key: int = 0
     alpha_units: int | None = None  # where the loss is logistic
+    spread: bool = False  # whether columns are regularised by their spread
     core: list[CoreRow] = field(default_factory=list)
 
     @classmethod
@@ -327,6 +328,7 @@ class OracleModel:
         sample_key: int = 0,
         loss: str = "squared",
         alpha: float | None = None,
+        head_scaling: str | None = None,
     ) -> OracleModel:
         """From the parameters a user gives."""
         grid = OracleGrid(n_features, bits, intercept, scaling)
@@ -334,7 +336,7 @@ class OracleModel:
         units = round(Fraction(capacity) * 4**bits)
         alpha_units = units if alpha is None else round(Fraction(alpha) * 4**bits)
         head = class_weight, sample_rate, sample_key, None if loss == "squared" else alpha_units
-        return cls(grid, units, threshold, fixed, order_key, *head)
+        return cls(grid, units, threshold, fixed, order_key, *head, head_scaling == "spread")
 
     def learn(
         self,
@@ -464,7 +466,7 @@ class OracleModel:
         positives = self.classes if len(self.classes) > 2 else self.classes[-1:]
         signs = [tuple(1 if label == c else -1 for label in self.labels) for c in positives]
         rows, how = tuple(map(tuple, self.rows)), (self.grid.bits, self.alpha_units, self.grid.n_columns)
-        return [list(logistic_bits(rows, y, tuple(counts), *how)) for y in signs]
+        return [list(logistic_bits(rows, y, tuple(counts), *how, self.spread)) for y in signs]
 
     # -- canonical bytes, as docs/format.md says -----------------------------------------------------------------
 
@@ -497,7 +499,7 @@ class OracleModel:
             scaling_text = "[" + ",".join(json_string(s.hex()) for s in scaling) + "]"
         else:
             scaling_text = json_value(scaling.hex() if isinstance(scaling, float) else scaling)
-        return {
+        return self._named_head() | {
             "alpha_units": json_value(None if self.alpha_units is None else str(self.alpha_units)),
             "bits": json_value(self.grid.bits),
             "capacity_units": json_string(str(self.units)),
@@ -508,10 +510,8 @@ class OracleModel:
             "classes_fixed": json_value(self.fixed_classes is not None),
             "feature_map": "null",
             "feature_names": "null",
-            "format": json_string("erasable-linear"),
             "id_kind": json_value(kind(self.ids)),
             "intercept": json_value(self.grid.intercept),
-            "loss": json_string("squared" if self.alpha_units is None else "logistic"),
             "n_features": json_value(self.grid.n_features),
             "order_key": json_value(None if self.order_key is None else str(self.order_key)),
             "sample_key": json_value(str(self.sample_key) if self.sample_rate else None),
@@ -519,8 +519,15 @@ class OracleModel:
             "scaling": scaling_text,
             "subject_kind": json_value(kind(each_owner(self.subjects))),
             "threshold": json_string(self.threshold.hex()),
-            "version": json_value(1),
         }
+
+    def _named_head(self) -> dict[str, str]:
+        """The format and the members that name selection and head."""
+        if self.spread:
+            names = {"format": "erasable-model", "selection": "leverage", "head": "logistic-spread"}
+            return {name: json_string(text) for name, text in names.items()} | {"version": json_value(2)}
+        loss = "squared" if self.alpha_units is None else "logistic"
+        return {"format": json_string("erasable-linear"), "loss": json_string(loss), "version": json_value(1)}
 
     def _class_weight(self) -> str:
         if not isinstance(self.class_weight, dict):

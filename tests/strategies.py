@@ -32,6 +32,7 @@ class Setting:
     sample_key: int = 0
     loss: str = "squared"
     alpha: float | None = None
+    head_scaling: str | None = None
 
     def classifier(self, **changes: Any) -> ErasableClassifier:
         parameters = {
@@ -47,6 +48,7 @@ class Setting:
             "sample_rate": self.sample_rate,
             "loss": self.loss,
             "alpha": self.alpha,
+            "head_scaling": self.head_scaling,
         }
         return ErasableClassifier(**{**parameters, **changes})
 
@@ -67,6 +69,7 @@ class Setting:
             sample_key=self.sample_key,
             loss=self.loss,
             alpha=self.alpha,
+            head_scaling=self.head_scaling,
         )
 
 
@@ -209,7 +212,7 @@ def problems(
         tau = math.inf
     head: tuple[Any, ...] = ()
     if losses is not None and draw(st.sampled_from(losses)) == "logistic":
-        head = "logistic", draw(st.sampled_from([1.0, 0.0625, 3.0]))
+        head = "logistic", draw(st.sampled_from([1.0, 0.0625, 3.0])), draw(st.sampled_from(["flat", "spread"]))
     capacity = math.ldexp(units, -2 * bits)
     setting = Setting(n_features, tau, capacity, bits, intercept, scaling, fixed, key, *sample, *head)
 

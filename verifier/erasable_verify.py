@@ -299,7 +299,7 @@ def sample_rate(meta: Meta) -> Fraction:
 def loss(meta: Meta) -> Any:
     """What weights minimise: "squared", of regressions too, or "logistic"; version 2 calls it the head."""
     named = meta.get("loss", meta.get("head"))
-    return "logistic" if named == "logistic" else "squared"
+    return "logistic" if named in ("logistic", "logistic-spread") else "squared"
 
 
 def is_independent(meta: Meta) -> bool:
@@ -556,6 +556,7 @@ OF_SELECTION = {
 OF_HEAD = {
     "squared": CLASSES | {"class_weight"},
     "logistic": CLASSES | {"class_weight", "alpha_units"},
+    "logistic-spread": CLASSES | {"class_weight", "alpha_units"},
     "regression": {"target_ranges"},
     "kernel": CLASSES,
     "named-learner": CLASSES | {"learner", "learner_parameters"},
@@ -567,6 +568,8 @@ def are_a_pair(selection: str, head: str) -> bool:
     """Whether a selection and a head go together in version 2."""
     if head.startswith("named-learner"):
         return selection != "independent-kernel"
+    if head == "logistic-spread":
+        return selection in ("leverage", "independent")
     return selection == ("independent-kernel" if head == "kernel" else "independent")
 
 
@@ -1276,6 +1279,9 @@ def check_linear_model(state: State, tick: Tick) -> Iterator[tuple[str, str]]:
 #
 # w is taken as integers over 2^K. Margins a_i.w are then exact, each p_i is known within 2^-K, sums are exact again.
 # As in part 6, w may come from anywhere: it starts at the stored weights, and Newton's method in floats moves it.
+#
+# The head logistic-spread regularises column j by alpha 4^(e_j - p), by the spread of the column. In v_j = 2^(e_j - p)
+# w_j it is the same problem: rows are b_ij = a_ij 2^(p - e_j), integers over 2^p again, but longer, R at most.
 
 C_BITS = 43  # c_i in units of 2^-43: weights of classes are float32 from 2^-16, 24 bits long, those of rows sixteenths
 
@@ -1302,32 +1308,53 @@ def logistic_weights(meta: Meta, rows: Rows, stored: Sequence[int]) -> Matrix:
     if not rows.ids:
         return [[0] * a.c] * a.problems
     of_class, labels = class_weights(meta, rows), [label for (label,) in rows.answers]
+    shifts = [a.p - e for e in spread_exponents(rows)] if meta.get("head") == "logistic-spread" else [0] * a.c
     counts = [int(of_class[label] * s * 2 ** (C_BITS - 4)) for label, s in zip(labels, rows.row_weights, strict=True)]
     found = []
     for i, positive in enumerate(range(a.k)[-a.problems :]):
-        signed = [[v if label == positive else -v for v in g] for g, label in zip(rows.grid, labels, strict=True)]
+        signed = [
+            [(v if label == positive else -v) << shift for v, shift in zip(g, shifts, strict=True)]
+            for g, label in zip(rows.grid, labels, strict=True)
+        ]
         start = [struct.unpack("<f", struct.pack("<I", bits))[0] for bits in stored[i * a.c : (i + 1) * a.c]]
-        found.append(Logistic(signed, counts, meta).published_bits(start))
+        found.append(Logistic(signed, counts, meta, shifts).published_bits(start))
+    return found
+
+
+def spread_exponents(rows: Rows) -> list[int]:
+    """For each column the largest e >= 0 with 4^e n^2 <= n (sum of g^2) - (sum of g)^2; 0 where there is none."""
+    n, found = len(rows.ids), []
+    for column in zip(*rows.grid, strict=True):
+        spread, e = n * sum(v * v for v in column) - sum(column) ** 2, 0
+        while 4 ** (e + 1) * n * n <= spread:
+            e += 1
+        found.append(e)
     return found
 
 
 class Logistic:
-    """One class against the rest: rows with the label multiplied in, and their weights c_i."""
+    """One class against the rest: rows with the label multiplied in, and their weights c_i.
 
-    def __init__(self, signed: Matrix, counts: list[int], meta: Meta) -> None:
+    Column j is shifted to the left by so many bits: weights of the rows as they are are those found, shifted as far.
+    """
+
+    def __init__(self, signed: Matrix, counts: list[int], meta: Meta, shifts: list[int]) -> None:
         self.signed, self.counts, self.p, self.d = signed, counts, meta["bits"], len(signed[0])
+        self.shifts = shifts
+        self.reach = (math.isqrt(max(dot(a, a) for a in signed)) >> self.p) + 1  # R
         self.alpha = Fraction(digits(meta["alpha_units"]), 4 ** meta["bits"])
 
     def published_bits(self, start: list[float]) -> list[int]:
         """Both roundings of :meth:`published` keep order, so a weight is known once both ends have the same bits."""
-        for w in (start, [0.0] * self.d):
+        for w in ([math.ldexp(x, -s) for x, s in zip(start, self.shifts, strict=True)], [0.0] * self.d):
             K = 128
             W = to_integers(w, K)
             for _ in range(100):
                 gradient, error = self.gradient(W, K)
                 length = math.isqrt(dot(gradient, gradient)) + 1
                 radius = Fraction(length + error, 1 << (2 * K + C_BITS)) / self.alpha
-                low, high = ([self.published(Fraction(x, 1 << K) + side * radius) for x in W] for side in (-1, 1))
+                ends = [[Fraction(x, 1 << K) + side * radius for x in W] for side in (-1, 1)]
+                low, high = ([self.published(x * 2**s) for x, s in zip(end, self.shifts, strict=True)] for end in ends)
                 if low == high:
                     return low
                 # What is left may come from rounding, of the gradient or of W: then more bits, else another step.
@@ -1352,8 +1379,8 @@ class Logistic:
             sums = [x + factor * v for x, v in zip(sums, a, strict=True)]
         up = 1 << (K + C_BITS)
         exact = [self.alpha * x * up - Fraction(s << K, 1 << self.p) for x, s in zip(W, sums, strict=True)]
-        # Each sigmoid is wrong by 2^-K at most, and |a_i| < 1; rounding the line below adds less than one to each.
-        return [math.floor(x) for x in exact], (sum(self.counts) << K) + self.d
+        # Each sigmoid is wrong by 2^-K at most, and |a_i| < R; rounding the line below adds less than one to each.
+        return [math.floor(x) for x in exact], (sum(self.counts) * self.reach << K) + self.d
 
     def newton_step(self, w: list[float], gradient: list[float]) -> list[float]:
         """A step towards the minimiser, in floats, shortened where it is long. Nothing is promised."""
@@ -1507,7 +1534,7 @@ def estimate(state: State) -> float:
         return seconds
     if loss(meta) != "logistic":
         return seconds + 2 * a.c * a.c * a.c * guess + 5 * a.problems * a.c * a.c * proof
-    probe = Logistic([list(row) for row in some], [1 << C_BITS] * len(some), meta)
+    probe = Logistic([list(row) for row in some], [1 << C_BITS] * len(some), meta, [0] * a.c)
     a_row = seconds_of(lambda: probe.gradient([1 << 100] * a.c, 128)) / len(some)
     return seconds + a.problems * (n * (2 * a_row + filled * filled * add) + 2 * a.c * a.c * a.c * guess)
 

@@ -30,6 +30,7 @@ def same(weights=None, **parameters):
 
 CASES = {
     "logistic": (["--loss", "logistic", "--alpha", "0.25"], {"loss": "logistic", "alpha": 0.25}),
+    "spread": (["--head-scaling", "spread"], {"head_scaling": "spread", "alpha": 1.0}),
     "balanced": (["--class-weight", "balanced"], {"class_weight": "balanced"}),
     "class weights": (
         ["--class-weight", "yes=2", "--class-weight", "no=0.5"],
@@ -46,7 +47,7 @@ CASES = {
 @pytest.mark.parametrize(
     ("name", "form"),
     [
-        *zip(CASES, ["pipe", "parquet", "csv", "csv", "parquet"], strict=True),
+        *zip(CASES, ["pipe", "csv", "parquet", "csv", "csv", "parquet"], strict=True),
         ("class weights", "pipe"),
         ("a sample", "pipe"),
     ],

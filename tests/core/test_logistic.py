@@ -279,7 +279,7 @@ def test_points_are_rounded_so_that_products_are_exact(seed, size):
     rng = np.random.default_rng(seed)
     bits, d = int(rng.integers(4, 21)), int(rng.integers(1, 700))
     w = rng.standard_normal(d) * 2.0**size
-    W, e = logistic._rounded(w, bits, 24)
+    W, e = logistic._rounded(w, bits, 24, float(np.linalg.norm(w)))
     assert np.array_equal(W, np.rint(W))
     assert np.linalg.norm(W) <= 2.0 ** (53 - bits)
     assert np.abs(np.ldexp(W, -e) - w).max() <= 2.0 ** (bits - 51) * np.linalg.norm(w)

@@ -519,6 +519,21 @@ def independent_kernel() -> ErasableKernelClassifier:
     return model.fit(rows(), labels(rows()), ids=[f"r{i}" for i in range(len(rows()))])
 
 
+def spread() -> ErasableClassifier:
+    """A regulariser by the spread of each column, one of them empty; weights of rows, a row that was forgotten."""
+    model = ErasableClassifier(1.0, threshold=0.15, head_scaling="spread", alpha=0.5, class_weight={"ape": 2.0})
+    X = np.hstack([rows(20) * [1.0, 0.01, 30.0], np.zeros((20, 1))])
+    model.fit(X, labels(rows(20)), ids=[f"row {i}" for i in range(20)], sample_weight=[0.5 + i % 3 for i in range(20)])
+    model.forget(ids=[model.core_ids_[1]])
+    return model
+
+
+def independent_spread() -> ErasableClassifier:
+    """The same for sparse rows that were selected each by itself, two classes and a finer grid."""
+    model = ErasableClassifier(selection="independent", rate=0.5, head_scaling="spread", grid_bits=20)
+    return model.fit(wide_rows(), rows()[:, 0] > 0, ids=[f"r{i}" for i in range(len(rows()))])
+
+
 def learner_leverage() -> ErasableClassifier:
     """A learner that sees rows as they are selected, by leverage."""
     model = ErasableClassifier(1.0, threshold=0.15, learner=LogisticRegression(C=0.5))
@@ -582,6 +597,8 @@ MODELS = {
     "independent-sharded-v2": independent_divided,
     "independent-schema-v2": selecting_table,
     "independent-kernel-v2": independent_kernel,
+    "spread-leverage-v2": spread,
+    "spread-independent-v2": independent_spread,
     "learner-leverage-v2": learner_leverage,
     "learner-independent-v2": learner_independent,
     "trees-leverage-v2": trees_leverage,

@@ -203,6 +203,14 @@ CASES = {
     "logistic": Case(
         lambda: ErasableClassifier(threshold=0.1, loss="logistic", alpha=0.25, class_weight="balanced"), weighted=True
     ),
+    "spread": Case(
+        lambda: ErasableClassifier(threshold=0.1, head_scaling="spread", class_weight="balanced"), weighted=True
+    ),
+    "independent, spread": Case(
+        lambda: ErasableClassifier(selection="independent", rate=0.6, head_scaling="spread", alpha=0.25),
+        X=wide_rows,
+        key="int",
+    ),
     "weighted": Case(lambda: ErasableClassifier(threshold=0.1, loss="squared"), weighted=True, key="int"),
     "sampled": Case(
         lambda: ErasableClassifier(

@@ -39,6 +39,7 @@ from erasable.research.baselines import RetrainedRidge
 from erasable.tables import Table
 from tests.formats.tampering import altered
 from tests.oracle import turn
+from tests.strategies import whole_rows
 
 RNG = np.random.default_rng(5)
 N = 300
@@ -103,6 +104,64 @@ def test_the_loss_is_logistic_and_alpha_a_hundredth_unless_given():
     other = ErasableClassifier(0.3, threshold=0.02, loss="logistic", alpha=0.31).fit(X, RARE)
     assert plain.state_digest() == same.state_digest() != other.state_digest()
     assert plain.core_ids_.tolist() == other.core_ids_.tolist()  # selection does not look at it
+
+
+# Columns of numbers of any size: with a spread, and without one but for the constant of the intercept.
+UNLIKE = X * [1.0, 1e-3, 30.0, 0.02]
+
+
+@pytest.mark.parametrize("y", [RARE, THREE], ids=["two", "three"])
+def test_a_regulariser_by_spread_is_that_of_scikit_learn_for_columns_divided_by_it(y):
+    how = {"threshold": 0.0, "scaling": [4.0, 4e-3, 120.0, 0.08], "head_scaling": "spread", "alpha": 0.25}
+    clf = ErasableClassifier(1e-3, **how).fit(UNLIKE, y, ids=IDS, sample_weight=WEIGHTS)
+    state = clf._model.snapshot()
+    G, labels, counts = whole_rows(state).astype(float), np.array(state.labels), state.row_weights / 16
+    units = 2.0 ** np.maximum(0, np.floor(np.log2(np.maximum(G.std(axis=0), 1.0))))  # rows count once for these
+    assert units.tolist()[-1] == 1.0
+    for k, c in enumerate(clf.classes_ if len(clf.classes_) > 2 else clf.classes_[-1:]):
+        right = LogisticRegression(C=4.0, fit_intercept=False, solver="newton-cholesky", tol=1e-12)
+        right.fit(G / units, labels == c, sample_weight=counts)
+        np.testing.assert_allclose(state.derived["weights"][k] * units * 2.0**-15, right.coef_[0], rtol=1e-4, atol=1e-9)
+
+
+@pytest.mark.parametrize("selection", [{"threshold": 0.02}, {"selection": "independent", "rate": 0.7}], ids=str)
+def test_a_spread_is_that_of_the_rows_that_are_left(selection):
+    """A few large rows, without which a column has another regulariser."""
+    large = UNLIKE.copy()
+    large[:12, 1] = 40.0 + np.arange(12)
+    clf = ErasableClassifier(**selection, scaling=1e3, head_scaling="spread").fit(large, THREE, ids=IDS)
+    head, model = clf._model.configuration.head, clf._model
+    before = head.exponents(model.configuration, clf.n_core_, model.sums)
+    clf.coef_  # noqa: B018  solved for before, so that the next weights begin there
+    clf.forget(ids=IDS[:12])
+    after = head.exponents(model.configuration, clf.n_core_, model.sums)
+    assert before[1] > after[1]
+    kept = [IDS.index(i) for i in clf.core_ids_]
+    again = clone(clf).fit(large[kept], THREE[kept], ids=[IDS[i] for i in kept])
+    in_two = clone(clf).partial_fit(large[kept[:20]], THREE[kept[:20]], ids=[IDS[i] for i in kept[:20]], classes=None)
+    in_two.coef_  # noqa: B018
+    in_two.partial_fit(large[kept[20:]], THREE[kept[20:]], ids=[IDS[i] for i in kept[20:]])
+    assert clf.state_digest() == again.state_digest() == verify(clf).digest
+    assert (in_two.coef_ == clf.coef_).all() or "independent" not in selection.values()
+
+
+def test_a_regulariser_by_spread_does_not_look_at_the_units_of_columns():
+    """Columns multiplied by powers of four, on a grid that holds them all: the same probabilities."""
+    scales = 4.0 ** np.array([0, -1, -3, -2])
+    how = {"threshold": 0.0, "scaling": 64.0, "head_scaling": "spread", "grid_bits": 20}
+    one, other = (ErasableClassifier(1e-9, **how).fit(np.rint(X * 2**12) / 2**12 * s, RARE) for s in (1.0, scales))
+    np.testing.assert_allclose(
+        one.predict_proba(np.rint(X * 2**12) / 2**12),
+        other.predict_proba(np.rint(X * 2**12) / 2**12 * scales),
+        atol=0.02,
+    )
+
+
+def test_how_columns_are_scaled_cannot_change(tmp_path):
+    clf = ErasableClassifier(threshold=0.1, alpha=0.5).fit(X, RARE, ids=IDS)
+    clf.set_params(head_scaling="spread")
+    with pytest.raises(ConfigurationError, match="head_scaling changed since"):
+        clf.partial_fit(X, RARE, ids=[f"more {i}" for i in range(N)])
 
 
 LINE = np.outer(np.arange(1.0, 41.0) / 40.0, [0.3, 0.2, 0.5])
@@ -380,6 +439,7 @@ def test_a_sample_needs_ids_and_an_infinite_threshold_needs_a_sample():
     [
         {"loss": "logistic", "alpha": 0.125},
         {"loss": "logistic", "alpha": 0.25, "class_weight": {0: 2.0, 5: 0.1}},
+        {"head_scaling": "spread", "alpha": 0.25, "class_weight": "balanced"},
         {"loss": "squared", "class_weight": "balanced", "sample_rate": 0.3, "threshold": math.inf, "order": "given"},
         {"loss": "squared", "sample_rate": 0.3, "random_state": 2**90},
     ],
@@ -388,8 +448,10 @@ def test_a_file_gives_parameters_back(tmp_path, parameters):
     clf = ErasableClassifier(**{"threshold": 0.1, **parameters}).fit(X, RARE, ids=IDS, sample_weight=WEIGHTS)
     clf.save(tmp_path / "m.erasable")
     again = load(tmp_path / "m.erasable")
-    for name in ("loss", "alpha", "sample_rate", "threshold", "order", "random_state"):
+    for name in ("alpha", "sample_rate", "threshold", "order", "random_state"):
         assert getattr(again, name) == getattr(clf, name)
+    assert again.loss == (clf.loss or "logistic")
+    assert again.head_scaling == (None if again.loss == "squared" else clf.head_scaling or "flat")
     assert again.state_digest() == clf.state_digest()
     assert (again.predict_proba(X) == clf.predict_proba(X)).all()
     assert (again.intercept_ == clf.intercept_).all()
@@ -438,6 +500,12 @@ LOGISTIC = {"loss": "logistic", "alpha": 0.5, "class_weight": "balanced"}
     [
         (LOGISTIC, {"alpha_units": str(2**28)}, "the logistic weights w"),
         (LOGISTIC, {"class_weight": None}, "the logistic weights w"),
+        ({"head_scaling": "spread"}, {"alpha_units": str(2**28)}, "the logistic weights w"),
+        (
+            {"head_scaling": "spread", "selection": "independent", "rate": 0.5, "threshold": None},
+            {"head": "logistic"},
+            "the logistic weights w",
+        ),
         ({"sample_rate": 0.3, "threshold": math.inf}, {"sample_rate": (0.25).hex()}, "not selected again"),
         ({"sample_rate": 0.3, "threshold": math.inf}, {"sample_key": "1", "order_key": "1"}, "not selected again"),
         ({"sample_rate": 0.3}, {"sample_rate": (0.0).hex(), "sample_key": None}, "not selected again"),

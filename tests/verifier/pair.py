@@ -108,5 +108,6 @@ def drawn_model(rng: Any, X: Any) -> tuple[Any, Any, bool]:
         targets = int(rng.integers(1, 3))
         return ErasableRegressor([(-9.0, 9.0)] * targets, **choice), np.rint(X[:, :1] * 2) + np.zeros(targets), True
     weights = [None, "balanced", {sorted(set(classes))[0]: 2.5}][0 if "balance" in choice else rng.integers(3)]
-    alpha = float(rng.choice([1e-3, 0.3, 5.0])) if kind == "logistic" else None
-    return ErasableClassifier(**choice, loss=kind, alpha=alpha, class_weight=weights, classes=fixed), y, True
+    if kind == "logistic":
+        choice |= {"alpha": float(rng.choice([1e-3, 0.3, 5.0])), "head_scaling": rng.choice(["flat", "spread"]).item()}
+    return ErasableClassifier(**choice, loss=kind, class_weight=weights, classes=fixed), y, True

@@ -209,7 +209,18 @@ class ModelOptions(SelectionOptions):
     ] = None
     alpha: Annotated[
         float | None,
-        typer.Option(help="The regulariser of the logistic loss. [default: 0.1 with --schema, 0.01 without]"),
+        typer.Option(
+            help="The regulariser of the logistic loss. [default: 1 with --head-scaling spread, otherwise 0.1 with "
+            "--schema and 0.01 without]"
+        ),
+    ] = None
+    head_scaling: Annotated[
+        Literal["flat", "spread"] | None,
+        typer.Option(
+            metavar="SCALING",
+            help="How the logistic loss regularises columns: flat, all alike, or spread, each by its variance over the "
+            "stored rows, for columns of unequal size. [default: flat]",
+        ),
     ] = None
     capacity: Annotated[
         float | None,
@@ -272,7 +283,17 @@ class ModelOptions(SelectionOptions):
             refuse_options(
                 {"random_state": self.random_state}, "is the key of the hashed order, and --order given has none"
             )
-        linear = "kappa", "horizon", "intercept", "loss", "alpha", "sample_rate", "class_weight", "learner"
+        linear = (
+            "kappa",
+            "horizon",
+            "intercept",
+            "loss",
+            "alpha",
+            "head_scaling",
+            "sample_rate",
+            "class_weight",
+            "learner",
+        )
         settings = _settings(given.pop("set", None))
         if self.learner is None:
             refuse_options({"set": self.set}, "is for --learner: name one")

@@ -31,6 +31,7 @@ LEAST_COUNT, LARGEST_COUNT = 2.0**-20, 2.0**20
 _PIECE_BITS = 28
 _ROUND = 2.0**-53
 _SLACK = 1.0 + 2.0**-30  # covers the roundings of bounds themselves
+_SHARPER = 3  # rounds in which an enclosure says how much the curvature changes, and this how large it is
 _GROUP = 2**24  # numbers that factors and margins of problems solved together may take
 
 
@@ -56,6 +57,7 @@ def logistic_weights(
     alpha_units: int,
     start: Any | None = None,
     gram: Any | None = None,
+    exponents: Int64s | None = None,
 ) -> Float32s:
     """The certified weights of k problems that share their rows.
 
@@ -71,6 +73,9 @@ def logistic_weights(
         ``alpha * 4**bits``, at least 1.
     start, gram : arrays of shape (k, d) and (d, d), optional
         Where to begin, and about the sum of ``g_i g_i'`` (lower triangle). Only time depends on them.
+    exponents : array of shape (n_columns,), optional
+        Integers e from 0 to ``bits``: column j is regularised by ``alpha * 4**(e_j - bits)``. By default all are
+        ``bits``.
 
     Returns
     -------
@@ -78,8 +83,8 @@ def logistic_weights(
 
     Notes
     -----
-    *Law*: a pure function of the set of rows with their signs and counts, and of alpha: not of their order, of
-    ``start`` or ``gram``, of block sizes, threads, or the machine.
+    *Law*: a pure function of the set of rows with their signs and counts, of alpha and of exponents: not of the order
+    of rows, of ``start`` or ``gram``, of block sizes, threads, or the machine.
     *Cost*: some passes over the rows and mostly one Hessian of them or of a sample (n d^2, float32); memory for blocks
     of rows, n k numbers and d x d factors. Nothing is kept between calls.
 
@@ -99,11 +104,12 @@ def logistic_weights(
     if Y.shape[0] == 0 or d == 0:
         return out
     blocks = RowBlocks.of(rows, grid)
+    reach = 1.0 if exponents is None else blocks.longest(np.ldexp(1.0, -exponents)) * _SLACK
     together = max(1, _GROUP // (d * d + 4 * blocks.n))
     with few_threads(0.0):  # most of the work is on narrow blocks
         for low in range(0, k, together):
             some = slice(low, low + together)
-            problems = Problems(blocks, np.ascontiguousarray(Y[:, some]), c, grid.bits, alpha_units)
+            problems = Problems(blocks, np.ascontiguousarray(Y[:, some]), c, grid.bits, alpha_units, exponents, reach)
             out[some] = _solve(problems, None if begin is None else begin[some].T, gram).T
     if begin is not start and begin is not None:
         begin.fill(0.0)  # a copy, maybe of weights that depend on a forgotten row
@@ -163,7 +169,7 @@ def _certify(
 ) -> tuple[Float64s, Factor]:
     """Settle what double words can; return the best point and a factor of the Hessian there."""
     q = rounding_digits(problem.units, problem.bits)
-    alpha, last, fresh = problem.alpha, math.inf, False
+    alpha, stretch, last, fresh = problem.alpha, problem.stretch, math.inf, False
     goal = (alpha * 2.0 ** -(q + 9)) ** 2  # a decrement whose radius settles most entries
     for _ in range(20):
         point = Point.at(problem, w)
@@ -175,7 +181,7 @@ def _certify(
             while True:
                 enclosure = point.enclosure(s)
                 if enclosure.radius < 1.0:
-                    _settle(point.w, s, enclosure.radius, q, published, settled)
+                    _settle(point.w * stretch, s * stretch, enclosure.radius * stretch, q, published, settled)
                 if settled.all() or not enclosure.radius < 0.5 * smallest:
                     break
                 smallest = enclosure.radius
@@ -189,7 +195,7 @@ def _certify(
     return w, factor
 
 
-def _settle(w: Float64s, s: Float64s, radius: float, q: int, published: Float32s, settled: Booleans) -> None:
+def _settle(w: Float64s, s: Float64s, radius: Any, q: int, published: Float32s, settled: Booleans) -> None:
     """Publish the entries for which both ends of ``w + s +- radius`` are one float32."""
     centre = w + s
     error = radius + np.abs(centre) * 2.0**-52
@@ -204,7 +210,7 @@ def _settle(w: Float64s, s: Float64s, radius: float, q: int, published: Float32s
 
 @dataclass(frozen=True)
 class Enclosure:
-    """``|w* - w - s| <= radius``; ``eta`` is about ``g + H s``."""
+    """``|v* - v - s| <= radius``; ``eta`` is about ``g + H s``."""
 
     radius: float
     eta: Float64s
@@ -212,10 +218,13 @@ class Enclosure:
 
 @dataclass(frozen=True)
 class Point:
-    """A point ``w = W / 2**e`` whose margins are exact, and the gradient there with bounds on its error."""
+    """A point v whose margins are exact, and the gradient there with bounds on its error.
+
+    Its weights w are integers over a power of two.
+    """
 
     problem: Problems
-    w: Float64s
+    w: Float64s  # in the coordinates of ``problem``, like the gradient
     margins: Float64s
     curvature: Float64s  # c p (1 - p), a few roundings from it
     gradient: Float64s
@@ -225,9 +234,10 @@ class Point:
     @classmethod
     def at(cls, problem: Problems, w: Float64s) -> Point:
         """Near ``w``: rounded so that every product with a row is exact."""
-        bits, c = problem.bits, problem.counts
-        d, n = len(w), problem.rows.n
-        W, e = _rounded(w, bits, rounding_digits(problem.units, bits))
+        bits, c, of_column = problem.bits, problem.counts, problem.exponents.tolist()
+        d, n, stretch = len(w), problem.rows.n, problem.stretch
+        length = min(_norm(w * stretch), problem.reach * _norm(w))
+        W, e = _rounded(w * stretch, bits, rounding_digits(problem.units, bits), length)
         piece = min(_PIECE_BITS, 43 - bits)
         top = int(np.frexp(c.max())[1])
         first, second = 2.0 ** (top - piece), 2.0 ** (top - 2 * piece)
@@ -252,46 +262,53 @@ class Point:
             small = cb * s
             smaller += float(small.sum())
             margins[where], curvature[where] = m, small * (1.0 - s)
-        scale = max(2 * bits + e, bits + 2 * piece - top)
+        scale = max(3 * bits + e - min(of_column), max(of_column) + 2 * piece - top)
         exact = [
-            (problem.units * int(W[j]) << (scale - 2 * bits - e))
-            - (((int(sums[j, 0]) << piece) + int(sums[j, 1])) << (scale - bits - 2 * piece + top))
+            (problem.units * int(W[j]) << (scale - 3 * bits - e + of_column[j]))
+            - (((int(sums[j, 0]) << piece) + int(sums[j, 1])) << (scale - of_column[j] - 2 * piece + top))
             for j in range(d)
         ]
         head = np.ldexp(np.array([float(x) for x in exact]), -scale)
-        gradient = head - np.ldexp(rest_sum, -bits)
+        gradient = head - rest_sum * problem.unit
         size = _norm(head) + _norm(gradient)
-        error = _SLACK * (2.0 * _ROUND * size + _gamma(problem) * rest_size + 2.0**-100 * float(c.sum()))
-        return cls(problem, np.ldexp(W, -e), margins, curvature, gradient, error, smaller)
+        lost = _gamma(problem) * rest_size + 2.0**-100 * float(c.sum())
+        error = _SLACK * (2.0 * _ROUND * size + problem.reach * lost)
+        return cls(problem, np.ldexp(W, -e) / stretch, margins, curvature, gradient, error, smaller)
 
     def enclosure(self, s: Float64s) -> Enclosure:
-        """A ball around ``w + s`` that holds the minimiser; radius infinite where s is too long to tell."""
-        problem, unit = self.problem, 2.0**-self.problem.bits
+        """A ball around ``v + s`` that holds the minimiser; radius infinite where s is too long to tell."""
+        problem, unit, reach = self.problem, self.problem.unit, self.problem.reach
         alpha, d = problem.alpha, len(s)
-        t, square, size = np.zeros(d), 0.0, 0.0
+        t, square, size, longest = np.zeros(d), 0.0, 0.0, 0.0
         for where, X in problem.rows:
-            z = (X @ s) * unit
+            z = X @ (s * unit)
             dz = self.curvature[where] * z
             t += X.T @ dz
             square += float(dz @ z)
             size += float(np.abs(dz).sum())
+            longest = max(longest, float(np.abs(z).max(initial=0.0)))
         t *= unit
         eta = self.gradient + (alpha * s + t)
         length, curved = _norm(s), math.sqrt(float(self.curvature.sum()) * _SLACK)
-        lost = (d + 10) * 1.01 * _ROUND * length * curved  # of D^1/2 X s
+        lost_of_row = (d + 10) * 1.01 * _ROUND * reach * length  # of an entry of X s
+        lost = lost_of_row * curved  # of D^1/2 X s
         bent = math.sqrt(square) * _SLACK + lost  # |D^1/2 X s|
-        rounding = 4.0 * _ROUND * (_norm(self.gradient) + alpha * length + _norm(t)) + _gamma(problem) * size
+        lost_of_eta = _gamma(problem) * reach * size
+        rounding = 4.0 * _ROUND * (_norm(self.gradient) + alpha * length + _norm(t)) + lost_of_eta
         residual = (_norm(eta) + rounding + self.error) * _SLACK
         noise = SIGMOID_ERROR * math.sqrt(2.0 * self.smaller) * _SLACK
         root = math.sqrt(alpha)
-        Q = (math.hypot(root * length, bent) + residual / root + (noise + lost + 16.0 * _ROUND * bent)) / root * _SLACK
+        Q = math.hypot(root * length, bent) + residual / root + (noise + lost + 16.0 * _ROUND * bent)
+        Q *= reach / root * _SLACK
         if not Q < 0.5:
             return Enclosure(math.inf, eta)
         rho = Q / (1.0 - Q)  # at least -ln(1 - Q), and at most 1
-        kappa = 0.5 * rho * (1.0 + 0.5 * rho)  # at least (e^rho - 1) / rho - 1
-        phi = 1.0 - 0.5 * rho  # at most (1 - e^-rho) / rho
-        structured = (kappa + 16.0 * _ROUND) * bent + noise + lost
-        radius = (residual / alpha + structured / (2.0 * math.sqrt(alpha * phi))) * _SLACK
+        for _ in range(_SHARPER):
+            kappa = 0.5 * rho * (1.0 + 0.5 * rho)  # at least (e^rho - 1) / rho - 1
+            phi = 1.0 - 0.5 * rho  # at most (1 - e^-rho) / rho
+            structured = (kappa + 16.0 * _ROUND) * bent + noise + lost
+            radius = (residual / alpha + structured / (2.0 * math.sqrt(alpha * phi))) * _SLACK
+            rho = min(rho, (longest + lost_of_row + reach * radius) * _SLACK)
         return Enclosure(radius, eta)
 
 
@@ -304,9 +321,33 @@ def _gamma(problem: Problems) -> float:
     return (MOST_ROWS + len(problem.rows.parts) + 10) * 1.01 * _ROUND
 
 
-def _rounded(w: Float64s, bits: int, q: int) -> tuple[Float64s, int]:
-    """Integers ``W`` with ``|W| <= 2**(53 - bits)`` and an exponent e with ``W / 2**e`` near w."""
-    length = float(np.sqrt(w @ w))
+def _rounded(w: Float64s, bits: int, q: int, length: float) -> tuple[Float64s, int]:
+    """Integers ``W`` and an exponent e with ``W / 2**e`` near w.
+
+    *Law*: for rows g with ``|g| <= 2**bits`` whose products with w, summed over any columns, are at most ``2**bits *
+    length``, such sums of products with W are at most ``2**53``. The norm of w is such a length.
+    """
     room = 2.0 ** (53 - bits) - math.sqrt(len(w))
     e = q + 64 if length == 0.0 else min(q + 64, int(np.frexp(room / length)[1]) - 1)
     return np.rint(np.ldexp(w, e)), e
+
+
+def spread_exponents(squares: Float64s, sums: Float64s, n: int) -> Int64s:
+    """``max(0, floor(log4(V / n**2)))`` with ``V = n * squares - sums**2`` for each column; 0 where V is.
+
+    Parameters
+    ----------
+    squares, sums : arrays of shape (d,), float64 integers
+        The sum of the squares and the sum of the entries of each column of n rows.
+
+    Notes
+    -----
+    *Law*: exact, whatever the size of these integers. For rows of b bits each exponent is below b.
+    """
+
+    def exponent(square: float, total: float) -> int:
+        variance = (n * int(square) - int(total) ** 2) // n**2  # rounded down: 4**e is an integer
+        return max(0, variance.bit_length() - 1) // 2
+
+    columns = zip(squares.tolist(), sums.tolist(), strict=True)
+    return np.array([exponent(*column) if n else 0 for column in columns], dtype=np.int64)

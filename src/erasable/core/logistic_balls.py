@@ -6,9 +6,9 @@ sum ``high + low`` of two float64.
 
 *Balls* settle what two words could not round. The point is kept as big integers over a power of two, so its margins
 are exact; sigmoids come from ball arithmetic, rounded down to multiples of ``2**-K``; sums of them are exact again, and
-``|w - w*| <= (|gradient| + 2 sum of c_i 2**-K) / alpha``. Newton steps with a factor of float64 add some thirty bits
-each. Where they do not approach the minimiser, steps with a Hessian of integers do, from any point: each as long as is
-sure to lead down.
+``|v - v*| <= (|gradient| + 2 R sum of c_i 2**-K) / alpha`` for rows no longer than R. Newton steps with a factor of
+float64 add some thirty bits each. Where they do not approach the minimiser, steps with a Hessian of integers do, from
+any point: each as long as is sure to lead down.
 
 :func:`settle_in_balls` writes the entries it settles into the arrays it is given; all else is pure.
 """
@@ -168,7 +168,7 @@ def settle_in_balls(
 
 @dataclass(frozen=True)
 class _Place:
-    """A point ``W / 2**e``, its exact margins, and its gradient over ``2**scale``."""
+    """A point ``v = W / 2**e``, its exact margins, and its gradient over ``2**scale``."""
 
     problem: Problems
     W: list[int]
@@ -182,10 +182,12 @@ class _Place:
     @classmethod
     def at(cls, problem: Problems, W: list[int], precision: int) -> _Place:
         """With sigmoids of so many bits."""
-        e, margins = precision + _FINER, _margins(problem, W)
+        e, bits, of_column = precision + _FINER, problem.bits, problem.exponents.tolist()
+        margins = _margins(problem, [x << (bits - k) for x, k in zip(W, of_column, strict=True)])
         gradient, scale = _gradient(problem, W, e, margins, precision)
         length = Fraction(math.isqrt(sum(g * g for g in gradient)) + 1, 2**scale)
-        return cls(problem, W, e, margins, gradient, scale, length, 2 * _at_most(problem.counts) / 2**precision)
+        noise = 2 * Fraction(problem.reach) * _at_most(problem.counts) / 2**precision
+        return cls(problem, W, e, margins, gradient, scale, length, noise)
 
     def after(self, step: list[Fraction]) -> list[int]:
         """The point after a step, given in units of the gradient's, shortened where its whole length may lead up."""
@@ -218,7 +220,8 @@ class _Place:
         from flint import arb_mat, ctx, fmpz_mat  # only here: hardly ever needed
 
         problem = self.problem
-        K = 32 + math.ceil(_at_most(problem.counts) * 4**problem.bits / problem.units).bit_length()
+        longest = Fraction(problem.reach) ** 2 * _at_most(problem.counts)
+        K = 32 + math.ceil(longest * 4**problem.bits / problem.units).bit_length()
         P = _sigmoids(self.margins, problem.bits + self.e, K)
         bends = [int(Fraction(float(c)) * p * (2**K - p)) >> K for c, p in zip(problem.counts, P, strict=True)]
         H = _gram(problem, bends)
@@ -237,8 +240,11 @@ class _Place:
 def _settle(place: _Place, published: Float32s, settled: Booleans, q: int) -> None:
     """Publish the entries for which both ends of their enclosure are one float32."""
     radius = (place.length + place.noise) * 4**place.problem.bits / place.problem.units
-    for j in np.flatnonzero(~settled):
-        low, high = (_published(Fraction(place.W[j], 2**place.e) + end, q) for end in (-radius, radius))
+    stretch = (2 ** (place.problem.bits - k) for k in place.problem.exponents.tolist())
+    for j, times in enumerate(stretch):
+        if settled[j]:
+            continue
+        low, high = (_published((Fraction(place.W[j], 2**place.e) + end) * times, q) for end in (-radius, radius))
         if low == high:
             published[j], settled[j] = low, True
 
@@ -299,16 +305,16 @@ def _gradient(problem: Problems, W: list[int], e: int, margins: list[int], preci
         sums += (X.T @ digits[where]).astype(np.int64)
     scale = max(2 * bits + e, bits + precision + below)
     gradient = []
-    for w, line in zip(W, sums.tolist(), strict=True):
+    for w, line, k in zip(W, sums.tolist(), problem.exponents.tolist(), strict=True):
         total = 0
         for digit in reversed(line):
             total = (total << piece) + digit
-        gradient.append((problem.units * w << (scale - 2 * bits - e)) - (total << (scale - bits - precision - below)))
+        gradient.append((problem.units * w << (scale - 2 * bits - e)) - (total << (scale - k - precision - below)))
     return gradient, scale
 
 
 def _gram(problem: Problems, weights: list[int]) -> list[list[int]]:
-    """``sum of weights_i g_i g_i'`` exactly."""
+    """``sum of weights_i b_i b_i'`` exactly, in units of ``4**-bits``."""
     n, d, rows = problem.rows.n, problem.rows.d, _GRAM_ROWS
     piece = min(53 - rows.bit_length(), 63 - n.bit_length()) - 2 * problem.bits
     digits = _digits(weights, piece)
@@ -321,7 +327,8 @@ def _gram(problem: Problems, weights: list[int]) -> list[list[int]]:
     whole = sums[-1].astype(object)
     for total in reversed(sums[:-1]):
         whole = (whole << piece) + total
-    lines: list[list[int]] = whole.tolist()
+    shifts = problem.bits - problem.exponents
+    lines: list[list[int]] = (whole << (shifts[:, None] + shifts).astype(object)).tolist()
     return lines
 
 

@@ -82,6 +82,11 @@ class RowBlocks:
         """One block of so many."""
         return RowBlocks(self.n, self.d, self.parts[::every], self.sparse, self.very_sparse)
 
+    def longest(self, unit: Float64s) -> float:
+        """About the norm of the longest row, its entries multiplied by ``unit``; zero without rows."""
+        squares = [float(((X * X) @ unit**2).max()) for _, X in self if X.shape[0]]
+        return math.sqrt(max(squares, default=0.0))
+
     def gram(self, D: Float64s, dtype: type) -> Floats:
         """About ``sum of D_i g_i g_i'`` over the blocks: the lower triangle of a Fortran-ordered array."""
         if self.very_sparse:
@@ -180,13 +185,34 @@ _MOST_SEEN = 20  # steps from which a factor learns
 
 @dataclass(frozen=True)
 class Problems:
-    """``alpha/2 |w|^2 + sum of c_i log(1 + exp(-y_i w'x_i))``, ``x = g / 2**bits``, for each column of signs."""
+    """``alpha/2 |v|^2 + sum of c_i log(1 + exp(-y_i v'b_i))`` for each column of signs.
+
+    Column j of the rows b is that of the grid integers over ``2**exponents[j]``. The weights w of the rows ``g /
+    2**bits`` are ``stretch * v``, so each has a regulariser of its own; with exponents that are all ``bits``, the
+    default, v is w.
+    """
 
     rows: RowBlocks
     signs: Float64s  # (n, k)
     counts: Float64s  # (n,)
     bits: int
     units: int  # alpha * 4**bits
+    exponents: Any = None  # (d,), integers from 0 to bits
+    reach: float = 1.0  # no row b is longer
+
+    def __post_init__(self) -> None:
+        if self.exponents is None:
+            object.__setattr__(self, "exponents", np.full(self.rows.d, self.bits))
+
+    @property
+    def unit(self) -> Float64s:
+        """What one step of the grid is in each column of the rows b."""
+        return np.ldexp(1.0, -self.exponents)
+
+    @property
+    def stretch(self) -> Float64s:
+        """The weights w over v."""
+        return np.ldexp(1.0, self.bits - self.exponents)
 
     @property
     def alpha(self) -> float:
@@ -198,13 +224,13 @@ class Problems:
         return replace(self, signs=self.signs[:, which])
 
     def margins_and_gradient(self, W: Float64s, *, single: bool = False) -> tuple[Float64s, Float64s]:
-        """``y_i w'x_i`` (n, k) and the gradients (d, k), from products in plain float64 or in float32."""
-        M, G, unit = np.zeros(self.signs.shape), np.zeros(W.shape), 2.0**-self.bits
-        V = W.astype(np.float32) if single else W
+        """``y_i v'b_i`` (n, k) and the gradients (d, k), from products in plain float64 or in float32."""
+        M, G, unit = np.zeros(self.signs.shape), np.zeros(W.shape), self.unit[:, None]
+        V = (W * unit).astype(np.float32 if single else np.float64)
         with np.errstate(invalid="ignore"):  # some float32 kernels raise the flag over lanes that they do not use
             for where, X in self.rows.blocks(V.dtype):
                 Y = self.signs[where]
-                M[where] = (X @ V) * (Y * unit)
+                M[where] = (X @ V) * Y
                 G -= X.T @ (self.counts[where, None] * expit(-M[where]) * Y).astype(V.dtype)
         return M, self.alpha * W + G * unit
 
@@ -229,10 +255,17 @@ class Problems:
     def even_factor(self, gram: Float64s, bend: float) -> Factor | None:
         """Cholesky factor of the Hessian if all ``p (1 - p)`` were ``bend``, about; 1/4 at zero."""
         with np.errstate(over="ignore"):
-            H = gram * math.ldexp(bend * float(self.counts.mean()), -2 * self.bits)
+            H = self._stretched(gram * math.ldexp(bend * float(self.counts.mean()), -2 * self.bits))
             H[np.diag_indices_from(H)] += self.alpha
             L, info = lapack.spotrf(H, lower=1)
         return Factor(L, False) if info == 0 and np.isfinite(L).all() else None
+
+    def _stretched(self, H: Any) -> Any:
+        """A Gram matrix of the rows ``g / 2**bits`` as one of the rows b, in place."""
+        stretch = self.stretch.astype(H.dtype)
+        H *= stretch
+        H *= stretch[:, None]
+        return H
 
     def bends(self, margins: Float64s) -> Float64s:
         """``c_i p_i (1 - p_i)`` for one problem."""
@@ -244,13 +277,13 @@ class Problems:
         if self.rows.worth_a_sample and not (double or whole):
             few = thinned(D, self.rows.d)
             if np.count_nonzero(few) < _MOST_SAMPLED * len(D):
-                H = self.rows.sampled_gram(np.ldexp(few, -2 * self.bits))
+                H = self._stretched(self.rows.sampled_gram(np.ldexp(few, -2 * self.bits)))
                 H[np.diag_indices_from(H)] += np.float32(self.alpha)
                 L, info = lapack.spotrf(H, lower=1, overwrite_a=1)
                 if info == 0:
                     return Factor(L, False, sampled=True)
         dtype = np.float64 if double else np.float32
-        H = self.rows.gram(np.ldexp(D, -2 * self.bits), dtype)
+        H = self._stretched(self.rows.gram(np.ldexp(D, -2 * self.bits), dtype))
         ridge = self.alpha
         while True:
             shifted = H.copy(order="F")
@@ -264,10 +297,11 @@ class Problems:
 
     def bent(self, D: Float64s, s: Float64s) -> Float64s:
         """About ``H s`` for one problem, from products in float32."""
-        t, size, unit = np.zeros_like(s), float(np.abs(s).max(initial=0.0)), 2.0**-self.bits
+        t, unit = np.zeros_like(s), self.unit
+        size = float(np.abs(s * unit).max(initial=0.0))
         if not 0.0 < size < np.inf:
             return t
-        v, d = (s * (unit / size)).astype(np.float32), D.astype(np.float32)
+        v, d = (s * unit / size).astype(np.float32), D.astype(np.float32)
         with np.errstate(invalid="ignore"):  # as above
             for where, X in self.rows.blocks(np.float32):
                 t += X.T @ (d[where] * (X @ v))
@@ -352,7 +386,7 @@ def _begin(problems: Problems, start: Float64s | None) -> tuple[Float64s, Float6
     if start is None:
         W = np.zeros((problems.rows.d, problems.signs.shape[1]))
         return W, *problems.margins_and_gradient(W, single=True)
-    W = start.copy()
+    W = start / problems.stretch[:, None]
     M, G = problems.margins_and_gradient(W)
     worse = np.flatnonzero(problems.values(W, M) > float(problems.counts.sum()) * np.log(2.0))
     if len(worse):
@@ -362,10 +396,10 @@ def _begin(problems: Problems, start: Float64s | None) -> tuple[Float64s, Float6
 
 
 def minimise(problems: Problems, start: Float64s | None, gram: Float64s | None) -> tuple[Float64s, list[Factor]]:
-    """Finite weights (d, k), near the minimisers as far as float64 allows, and factors of about the Hessians there.
+    """Finite weights v (d, k), near the minimisers as far as float64 allows, and factors of about the Hessians there.
 
-    Without a start, what is about the Hessian at zero, from ``gram`` or from a sample, leads most of the way. Iterates
-    are overwritten: a start may be the weights of a model with rows that it has forgotten since.
+    A start is of weights w. Without one, what is about the Hessian at zero, from ``gram`` or from a sample, leads most
+    of the way. Iterates are overwritten: a start may be the weights of a model with rows that it has forgotten since.
     """
     k = problems.signs.shape[1]
     factors: list[Any] = [None] * k

@@ -145,11 +145,17 @@ def _made_for(model: Model) -> ErasableEstimator:
         return ErasableClassifier(classes=c.classes, **selecting)
     return ErasableClassifier(
         classes=c.classes,
-        loss=head.NAME,
-        alpha=capacity_of(head.alpha_units, 4**grid.bits) if isinstance(head, Logistic) else None,
         class_weight=dict(head.class_weight) if isinstance(head.class_weight, tuple) else head.class_weight,
+        **_loss(head, grid.bits),
         **selecting,
     )
+
+
+def _loss(head: Squared | Logistic, bits: int) -> dict[str, Any]:
+    """The arguments of a classifier that name its loss."""
+    if not isinstance(head, Logistic):
+        return {"loss": "squared"}
+    return {"loss": "logistic", "alpha": capacity_of(head.alpha_units, 4**bits), "head_scaling": head.SCALING}
 
 
 def _independent(selection: IndependentSelection) -> dict[str, Any]:

@@ -258,7 +258,13 @@ class ErasableClassifier(LinearEstimator, ErasableClassifierBase):
         two classes are fitted one against the rest.
     alpha : float, optional
         The regulariser of the logistic loss, held on the grid's resolution like ``capacity``. By default 0.1
-        behind a schema and 0.01 otherwise. Not for the squared loss, whose regulariser is the capacity.
+        behind a schema and 0.01 otherwise, and 1 with ``head_scaling="spread"``. Not for the squared loss, whose
+        regulariser is the capacity.
+    head_scaling : "flat" or "spread", optional
+        How the logistic loss regularises columns. ``"flat"``, the default: all alike, so a column of small numbers
+        needs large weights and counts for little. ``"spread"``: each by ``alpha`` times about its variance over the
+        core rows, as logistic regression behind a ``StandardScaler`` does. The variances follow from the core rows,
+        also after rows are forgotten: nothing about other rows is stored.
     learner : str, dict or estimator, optional
         Train this on the core rows in place of a linear head: ``"lightgbm"``, ``"hist_gradient_boosting"``,
         ``"random_forest"``, ``"extra_trees"``, ``"sklearn_logistic"``, ``"xgboost"``, ``"hessboost"``; such an
@@ -347,6 +353,7 @@ class ErasableClassifier(LinearEstimator, ErasableClassifierBase):
         grid_bits: int = 15,
         loss: str | None = None,
         alpha: float | None = None,
+        head_scaling: str | None = None,
         learner: object = None,
         class_weight: object = None,
         sample_rate: float = 0.0,
@@ -371,6 +378,7 @@ class ErasableClassifier(LinearEstimator, ErasableClassifierBase):
         self.grid_bits = grid_bits
         self.loss = loss
         self.alpha = alpha
+        self.head_scaling = head_scaling
         self.learner = learner
         self.class_weight = class_weight
         self.sample_rate = sample_rate
@@ -414,7 +422,8 @@ class ErasableClassifier(LinearEstimator, ErasableClassifierBase):
 
     def _check_parameters(self, classes: object) -> None:
         if self.learner is not None:
-            given = [n for n in ("loss", "alpha", "class_weight") if getattr(self, n) is not None]
+            of_head = "loss", "alpha", "head_scaling", "class_weight"
+            given = [n for n in of_head if getattr(self, n) is not None]
             if given:
                 raise ConfigurationError(
                     f"{' and '.join(given)} are for the linear heads, and learner= names another head: leave one of "
@@ -425,6 +434,11 @@ class ErasableClassifier(LinearEstimator, ErasableClassifierBase):
             raise ConfigurationError(
                 'alpha is the regulariser of loss="logistic", and that of loss="squared" is the capacity: leave alpha '
                 "out, or change the loss."
+            )
+        if self.head_scaling is not None and self.loss == "squared":
+            raise ConfigurationError(
+                'head_scaling is for loss="logistic", and loss="squared" regularises all columns alike: leave '
+                "head_scaling out, or change the loss."
             )
 
 

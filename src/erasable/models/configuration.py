@@ -30,7 +30,7 @@ from erasable.core.sums import regulariser
 from erasable.core.target_grid import Range, check_range
 from erasable.errors import ConfigurationError, InputError, InputTypeError, StateFormatError
 from erasable.features import TABLES, AbsentMap, FeatureMap
-from erasable.models.heads import Learner, LearnerRegression, Logistic, Regression, Squared
+from erasable.models.heads import Learner, LearnerRegression, Logistic, Regression, SpreadLogistic, Squared
 from erasable.models.heads.allowed import LEARNERS
 from erasable.models.heads.linear import plain_class_weights
 from erasable.models.inputs import label_type, pick
@@ -97,9 +97,12 @@ DEFAULT_THRESHOLD = 0.06
 DEFAULT_KERNEL_THRESHOLD = 1.0
 DEFAULT_RATE, DEFAULT_BALANCE = 0.1, 0.5
 DEFAULT_ALPHA, DEFAULT_TABLE_ALPHA = 0.01, 0.1  # for plain numbers, and behind a schema
+DEFAULT_SPREAD_ALPHA = 1.0  # that of scikit-learn's default behind a StandardScaler
+DEFAULT_HEAD_SCALING = "flat"
 DEFAULT_TARGET_RANGE = (-1000.0, 1000.0)
 SELECTION_NAMES = ("leverage", "independent")
 LOSSES = ("logistic", "squared")
+HEAD_SCALINGS = ("flat", "spread")
 ORDERS = ("hashed", "given")
 
 #: An estimator: its attributes are the constructor arguments as the caller typed them.
@@ -327,11 +330,20 @@ def head_of(given: Arguments, selection: GridSelection) -> Squared | Logistic | 
     class_weight = plain_class_weights(given.class_weight)
     if choice(LOSSES[0] if given.loss is None else given.loss, "loss", LOSSES) == "squared":
         return Squared(class_weight)
+    spread = head_scaling_of(given) == "spread"
     alpha = given.alpha
-    if alpha is None:
+    if alpha is None and spread:
+        alpha = DEFAULT_SPREAD_ALPHA
+    elif alpha is None:
         alpha = DEFAULT_TABLE_ALPHA if getattr(map_of(given), "takes", None) == TABLES else DEFAULT_ALPHA
-    alpha = positive_number(alpha, "alpha")
-    return Logistic(regulariser(alpha, selection.grid, "alpha"), class_weight)
+    units = regulariser(positive_number(alpha, "alpha"), selection.grid, "alpha")
+    return SpreadLogistic(units, class_weight) if spread else Logistic(units, class_weight)
+
+
+def head_scaling_of(given: Arguments) -> str:
+    """How the regulariser of the logistic head measures columns: "flat" or "spread"."""
+    named = getattr(given, "head_scaling", None)
+    return DEFAULT_HEAD_SCALING if named is None else choice(named, "head_scaling", HEAD_SCALINGS)
 
 
 def target_ranges(given: Arguments, n_targets: int) -> tuple[Range, ...]:
@@ -425,8 +437,10 @@ def check_unchanged(given: Arguments, c: Configuration, classes: ColumnLike = No
         refuse_changed(changed)
         return
     head = head_of(given, c.selection)
-    if head.NAME != c.head.NAME:
+    if isinstance(head, Logistic) != isinstance(c.head, Logistic):
         changed.append("loss")
+    elif head.NAME != c.head.NAME:
+        changed.append("head_scaling")
     elif getattr(head, "alpha_units", None) != getattr(c.head, "alpha_units", None):
         changed.append("alpha")
     if head.class_weight != c.head.class_weight:

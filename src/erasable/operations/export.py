@@ -17,7 +17,7 @@ from erasable import store
 from erasable.core.layout import read_json, read_meta
 from erasable.errors import ChangedMeanwhileError, ConfigurationError, InputTypeError, NoRowsError, StateFormatError
 from erasable.models.files import read_header
-from erasable.models.heads import Learner
+from erasable.models.heads import Learner, Logistic
 from erasable.models.heads.linear import LinearHead
 from erasable.models.model import is_model, model_behind
 from erasable.operations.onnx_graph import STAMP, Linear, graph_file, not_raw
@@ -204,7 +204,7 @@ def _linear(clf: object) -> Linear:
     token = model.version_token
     if not len(model.core):
         raise NoRowsError("no rows remain in this model, so there are no weights to export: learn new rows first.")
-    two_sigmoids = model.configuration.head.NAME == "logistic" and len(model.classes) == 2
+    two_sigmoids = isinstance(model.configuration.head, Logistic) and len(model.classes) == 2
     if model.classifies and model.selection.tilts_of(model.classes) is not None and not two_sigmoids:
         raise InputTypeError(
             "a model with balance can be exported if its loss is logistic and it has two classes: other predictions "
@@ -219,7 +219,7 @@ def _linear(clf: object) -> Linear:
         model.configuration.grid.scaling,
         None if names is None else [str(n) for n in names],
         model.snapshot().digest,
-        "logistic" if model.configuration.head.NAME == "logistic" else "squared",
+        "logistic" if isinstance(model.configuration.head, Logistic) else "squared",
         getattr(model.configuration.head, "target_ranges", ()),
     )
     if model.version_token is not token:

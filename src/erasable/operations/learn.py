@@ -491,8 +491,8 @@ class _Task:
         estimator: ErasableEstimator = estimator_of(model)
         if given.keys() - estimator.get_params().keys():
             raise ConfigurationError(
-                "kappa=, horizon=, fit_intercept=, sample_rate= and learner= are for linear models, loss=, alpha= and "
-                "class_weight= for linear classifiers: leave them out here."
+                "kappa=, horizon=, fit_intercept=, sample_rate= and learner= are for linear models, loss=, alpha=, "
+                "head_scaling= and class_weight= for linear classifiers: leave them out here."
             )
         if given.keys() & {"kappa", "horizon"}:
             if "horizon" not in given:
@@ -503,7 +503,7 @@ class _Task:
         if given:
             stored = estimator.get_params()
             if given.get("loss") == "squared" and "alpha" in stored:
-                stored["alpha"] = None  # so that the loss is refused, not its regulariser
+                stored |= {"alpha": None, "head_scaling": None}  # so that the loss is refused, not its regulariser
             type(estimator)(**{**stored, **given}).check_agrees(model)
         self._check_features(model)
         return estimator

@@ -7,7 +7,7 @@ from typing import Any
 from erasable.models.heads.general import FunctionClassFit
 from erasable.models.heads.kernel import KernelRidge
 from erasable.models.heads.learner import Learner, LearnerRegression
-from erasable.models.heads.losses import Logistic, Regression, Squared, sigmoids
+from erasable.models.heads.losses import Logistic, Regression, SpreadLogistic, Squared, sigmoids
 from erasable.models.strategies import Head, nearest_probabilities
 
 __all__ = [
@@ -19,10 +19,13 @@ __all__ = [
     "LearnerRegression",
     "Logistic",
     "Regression",
+    "SpreadLogistic",
     "Squared",
     "nearest_probabilities",
     "sigmoids",
 ]
 
 #: By the names that files have them under; each offers ``read``, the inverse of ``describe``.
-HEADS: dict[str, Any] = {h.NAME: h for h in (Squared, Logistic, Regression, KernelRidge, Learner, LearnerRegression)}
+HEADS: dict[str, Any] = {
+    head.NAME: head for head in (Squared, Logistic, SpreadLogistic, Regression, KernelRidge, Learner, LearnerRegression)
+}

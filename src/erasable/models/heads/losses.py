@@ -8,14 +8,14 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from scipy.linalg import blas
 
-from erasable.core.arrays import Float32s, Float64s, Matrix
+from erasable.core.arrays import Float32s, Float64s, Int64s, Matrix
 from erasable.core.grid import Grid
-from erasable.core.logistic import guard_rows, logistic_weights
+from erasable.core.logistic import guard_rows, logistic_weights, spread_exponents
 from erasable.core.sums import LARGEST_EXACT, solve_weights, targets
 from erasable.core.target_grid import Range, centre_of, span_of, sums_by_target
 from erasable.errors import ConfigurationError
@@ -124,6 +124,7 @@ class Logistic(LinearHead):
     class_weight: ClassWeights = None
 
     NAME = "logistic"
+    SCALING: ClassVar[str] = "flat"  # of columns, as the regulariser sees them
     takes_weights = True
 
     def __post_init__(self) -> None:
@@ -160,7 +161,12 @@ class Logistic(LinearHead):
         totals = {label: int(sixteenths[codes == k].sum()) for k, label in enumerate(classes)}
         counts = class_weights_of(self.class_weight, classes, totals)[codes] * (sixteenths / ONE)
         signs = np.where(against_rest(classes, codes), 1.0, -1.0)
-        return logistic_weights(rows, signs, counts, c.grid, self.alpha_units, start, sums.H)
+        exponents = self.exponents(c, len(labels), sums)
+        return logistic_weights(rows, signs, counts, c.grid, self.alpha_units, start, sums.H, exponents)
+
+    def exponents(self, c: Configuration, n: int, sums: ExactSums) -> Int64s | None:
+        """Of the spread of each column over n core rows; None if the regulariser is the same for all columns."""
+        return None
 
     def derive_ahead(self, model: Model, before: dict[str, Any]) -> None:
         """Solve for the weights if they were read since the last change, starting from those.
@@ -199,6 +205,24 @@ class Logistic(LinearHead):
     def read(cls, meta: dict[str, Any]) -> Self:
         """What :meth:`describe` wrote."""
         return cls(int(meta["alpha_units"]), read_class_weights(meta["class_weight"]))
+
+
+class SpreadLogistic(Logistic):
+    """Logistic regression whose regulariser is in units of the spread of each column over the core rows.
+
+    Notes
+    -----
+    *Definition*: column j is regularised by ``alpha * 4**(e_j - bits)``, ``4**e_j`` being the largest power of four not
+    above the variance of its grid integers, and 1 if that is below 1. Rows count once each, whatever their weights.
+    """
+
+    NAME = "logistic-spread"
+    SCALING = "spread"
+
+    def exponents(self, c: Configuration, n: int, sums: ExactSums) -> Int64s:
+        """See :class:`Logistic`. The sums of all columns are those of the classes, added up: nothing more is stored."""
+        totals = sum(sums.by_label.values(), start=np.zeros(c.grid.n_columns))
+        return spread_exponents(sums.H.diagonal() - c.units, totals, n)
 
 
 def sigmoids(scores: Float64s) -> Float64s:
