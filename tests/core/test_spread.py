@@ -172,9 +172,8 @@ def test_a_flat_regulariser_is_that_of_equal_exponents(spread):
 
 def problem_of(rows, signs, counts, grid, units):
     """The problem in its own coordinates."""
-    blocks, exponents = RowBlocks.of(rows, grid), exponents_of(rows)
-    reach = blocks.longest(np.ldexp(1.0, -exponents)) * (1.0 + 2.0**-30)
-    return Problems(blocks, signs.T.astype(float), counts, grid.bits, units, exponents, reach)
+    flat = Problems(RowBlocks.of(rows, grid), signs.T.astype(float), counts, grid.bits, units)
+    return flat.by_spread(exponents_of(rows))
 
 
 def near_the_minimiser(seed):
@@ -235,6 +234,7 @@ def test_no_row_is_longer_than_the_reach():
     for seed in range(39):
         rows, signs, counts, grid, units = drawn(seed)
         problem = problem_of(rows, signs[:1], counts, grid, units)
+        assert (problem.widest * 2**grid.bits).tolist() == np.abs(rows.astype(int)).max(axis=0).tolist()
         squares = [
             sum(Fraction(int(g), 2 ** int(e)) ** 2 for g, e in zip(row, problem.exponents, strict=True)) for row in rows
         ]

@@ -104,12 +104,13 @@ def logistic_weights(
     if Y.shape[0] == 0 or d == 0:
         return out
     blocks = RowBlocks.of(rows, grid)
-    reach = 1.0 if exponents is None else blocks.longest(np.ldexp(1.0, -exponents)) * _SLACK
+    whole = Problems(blocks, Y, c, grid.bits, alpha_units)
+    whole = whole if exponents is None else whole.by_spread(exponents)
     together = max(1, _GROUP // (d * d + 4 * blocks.n))
     with few_threads(0.0):  # most of the work is on narrow blocks
         for low in range(0, k, together):
             some = slice(low, low + together)
-            problems = Problems(blocks, np.ascontiguousarray(Y[:, some]), c, grid.bits, alpha_units, exponents, reach)
+            problems = whole.of(some)
             out[some] = _solve(problems, None if begin is None else begin[some].T, gram).T
     if begin is not start and begin is not None:
         begin.fill(0.0)  # a copy, maybe of weights that depend on a forgotten row
@@ -236,7 +237,8 @@ class Point:
         """Near ``w``: rounded so that every product with a row is exact."""
         bits, c, of_column = problem.bits, problem.counts, problem.exponents.tolist()
         d, n, stretch = len(w), problem.rows.n, problem.stretch
-        length = min(_norm(w * stretch), problem.reach * _norm(w))
+        sizes = np.abs(w * stretch)
+        length = min(_norm(sizes), problem.reach * _norm(w), float((sizes * problem.widest).sum()) * _SLACK)
         W, e = _rounded(w * stretch, bits, rounding_digits(problem.units, bits), length)
         piece = min(_PIECE_BITS, 43 - bits)
         top = int(np.frexp(c.max())[1])

@@ -18,7 +18,7 @@ import numpy as np
 from scipy.linalg import blas, lapack
 from scipy.special import expit
 
-from erasable.core.arrays import Float64s, Floats, Matrix
+from erasable.core.arrays import Float64s, Floats, Int64s, Matrix
 from erasable.core.grid import Grid
 
 MOST_ROWS = 1024  # of a block
@@ -82,10 +82,15 @@ class RowBlocks:
         """One block of so many."""
         return RowBlocks(self.n, self.d, self.parts[::every], self.sparse, self.very_sparse)
 
-    def longest(self, unit: Float64s) -> float:
-        """About the norm of the longest row, its entries multiplied by ``unit``; zero without rows."""
-        squares = [float(((X * X) @ unit**2).max()) for _, X in self if X.shape[0]]
-        return math.sqrt(max(squares, default=0.0))
+    def extent(self, unit: Float64s) -> tuple[float, Float64s]:
+        """About the norm of the longest row, entries multiplied by ``unit``, and the largest entry of each column."""
+        longest, widest = 0.0, np.zeros(self.d)
+        for _, X in self:
+            sizes = abs(X)
+            longest = max(longest, float(((sizes * sizes) @ unit**2).max(initial=0.0)))
+            largest = sizes.max(axis=0)
+            widest = np.maximum(widest, largest.toarray().ravel() if self.sparse else largest)
+        return math.sqrt(longest), widest
 
     def gram(self, D: Float64s, dtype: type) -> Floats:
         """About ``sum of D_i g_i g_i'`` over the blocks: the lower triangle of a Fortran-ordered array."""
@@ -199,10 +204,17 @@ class Problems:
     units: int  # alpha * 4**bits
     exponents: Any = None  # (d,), integers from 0 to bits
     reach: float = 1.0  # no row b is longer
+    widest: Any = 1.0  # (d,): no entry of a row g / 2**bits is larger
 
     def __post_init__(self) -> None:
         if self.exponents is None:
             object.__setattr__(self, "exponents", np.full(self.rows.d, self.bits))
+
+    def by_spread(self, exponents: Int64s) -> Problems:
+        """The same rows with a regulariser for each column."""
+        longest, widest = self.rows.extent(np.ldexp(1.0, -exponents))
+        reach = longest * (1.0 + 2.0**-30)
+        return replace(self, exponents=exponents, reach=reach, widest=np.ldexp(widest, -self.bits))
 
     @property
     def unit(self) -> Float64s:
