@@ -30,12 +30,13 @@ def digits_after_the_point(alpha: Fraction) -> int:
     return q
 
 
-def spread_of(rows: Sequence[Sequence[int]]) -> list[int]:
+def spread_of(rows: Sequence[Sequence[int]], weights: Sequence[int] | None = None) -> list[int]:
     """The largest e >= 0 with ``4**e <= variance`` for each column of integers, and 0 where the variance is below 1."""
-    found = []
+    found, often = [], [1] * len(rows) if weights is None else weights
     for column in zip(*rows, strict=True):
-        mean = Fraction(sum(int(g) for g in column), len(column))
-        variance = sum((int(g) - mean) ** 2 for g in column) / len(column)
+        weighted = [(int(g), int(s)) for g, s in zip(column, often, strict=True)]
+        mean = Fraction(sum(g * s for g, s in weighted), sum(often))
+        variance = sum((g - mean) ** 2 * s for g, s in weighted) / sum(often)
         e = 0
         while 4 ** (e + 1) <= variance:
             e += 1
@@ -58,14 +59,13 @@ class LogisticOracle:
         counts: Sequence[float],
         bits: int,
         units: int,
-        *,
-        spread: bool = False,
+        exponents: Sequence[int] | None = None,
     ) -> None:
         self.rows = [[Fraction(int(y) * int(g), 2**bits) for g in row] for row, y in zip(rows, signs, strict=True)]
         self.counts = [Fraction(float(c)) for c in counts]
         self.alpha = Fraction(int(units), 4**bits)
-        exponents = spread_of(rows) if spread and len(rows) else [bits] * (len(rows[0]) if len(rows) else 0)
-        self.of_column = [self.alpha / 4 ** (bits - e) for e in exponents]
+        columns = len(rows[0]) if len(rows) else 0
+        self.of_column = [self.alpha / 4 ** (bits - e) for e in exponents or [bits] * columns]
 
     def weights(self, d: int, precision: int = 320) -> list[int]:
         """The published bits of each of the d weights."""
@@ -144,10 +144,10 @@ def logistic_bits(
     bits: int,
     units: int,
     d: int,
-    spread: bool = False,
+    exponents: tuple[int, ...] | None = None,
 ) -> tuple[int, ...]:
     """The published bits of the weights of one problem."""
-    return tuple(LogisticOracle(rows, signs, counts, bits, units, spread=spread).weights(d))
+    return tuple(LogisticOracle(rows, signs, counts, bits, units, exponents).weights(d))
 
 
 def degenerate_problem(seed: int) -> tuple[Any, Any, Any, int, int]:

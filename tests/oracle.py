@@ -458,7 +458,7 @@ class OracleModel:
         return [min(max(w, 2.0**-16), 2.0**16) for w in nearest]
 
     def _logistic_bits(self) -> list[list[int]]:
-        from tests.logistic_oracle import logistic_bits
+        from tests.logistic_oracle import logistic_bits, spread_of
 
         assert self.alpha_units is not None
         weights = dict(zip(self.classes, self.class_weights(), strict=True))
@@ -466,7 +466,8 @@ class OracleModel:
         positives = self.classes if len(self.classes) > 2 else self.classes[-1:]
         signs = [tuple(1 if label == c else -1 for label in self.labels) for c in positives]
         rows, how = tuple(map(tuple, self.rows)), (self.grid.bits, self.alpha_units, self.grid.n_columns)
-        return [list(logistic_bits(rows, y, tuple(counts), *how, self.spread)) for y in signs]
+        exponents = tuple(spread_of(rows, [r.weight for r in self.core])) if self.spread and rows else None
+        return [list(logistic_bits(rows, y, tuple(counts), *how, exponents)) for y in signs]
 
     # -- canonical bytes, as docs/format.md says -----------------------------------------------------------------
 

@@ -1322,10 +1322,13 @@ def logistic_weights(meta: Meta, rows: Rows, stored: Sequence[int]) -> Matrix:
 
 
 def spread_exponents(rows: Rows) -> list[int]:
-    """For each column the largest e >= 0 with 4^e n^2 <= n (sum of g^2) - (sum of g)^2; 0 where there is none."""
-    n, found = len(rows.ids), []
+    """For each column the largest e >= 0 with 4^e n^2 <= n (sum of s g^2) - (sum of s g)^2; 0 where there is none.
+
+    s is the weight of a row in sixteenths, n the sum of these.
+    """
+    n, found = sum(rows.row_weights), []
     for column in zip(*rows.grid, strict=True):
-        spread, e = n * sum(v * v for v in column) - sum(column) ** 2, 0
+        spread, e = n * dot(rows.row_weights, [v * v for v in column]) - dot(rows.row_weights, column) ** 2, 0
         while 4 ** (e + 1) * n * n <= spread:
             e += 1
         found.append(e)

@@ -16,8 +16,8 @@ import numpy as np
 from scipy.sparse import csr_array
 from sklearn.datasets import load_digits
 from erasable.core.grid import Grid, to_grid
-from erasable.core.logistic import Point, Enclosure, logistic_weights
-from tests.logistic_oracle import degenerate_problem
+from erasable.core.logistic import Point, Enclosure, logistic_weights, spread_exponents, weighted_squares
+from tests.logistic_oracle import degenerate_problem, spread_problem
 X, y = load_digits(return_X_y=True)
 grid = Grid(64)
 rows, signs = to_grid(X, grid), np.where(y == np.arange(10)[:, None], 1, -1)
@@ -36,6 +36,17 @@ found = []
 for rows_of, signs_of, counts_of, bits, units in map(degenerate_problem, range(260)):
     found.append(logistic_weights(rows_of, signs_of[None], counts_of, Grid(rows_of.shape[1], bits, False), units)[0])
 tell(np.concatenate(found))
+
+def exponents(G):
+    return spread_exponents(*weighted_squares(G, np.ones(len(G), dtype=int)), len(G))
+
+for alpha in (1.0, 0.01):
+    tell(logistic_weights(rows, signs, counts, grid, round(alpha * 4**15), exponents=exponents(rows)))
+found = []
+for rows_of, signs_of, counts_of, bits, units in map(spread_problem, range(260)):
+    one = Grid(rows_of.shape[1], bits, False)
+    found.append(logistic_weights(rows_of, signs_of[None], counts_of, one, units, exponents=exponents(rows_of))[0])
+tell(np.concatenate(found))
 Point.enclosure = lambda self, s: Enclosure(np.inf, s)
 tell(logistic_weights(rows, signs[:2], counts, grid, 4**15))
 """
@@ -48,6 +59,9 @@ ef8da67ca560a1d1eaafecbb87f2a3fe
 c991fc513d54d4a2d3fdc9c910e93ea8
 7166cddee3810954d3f236c71c150074
 fea59768515b822b242171c61e066f30
+2de2e41801a90cb15d8a72e958137794
+155229c33f0240c839ddd9b9ad042021
+01d1468210975de1bbc385666be7fea9
 8a85c7a93e7bbb3bf85c7f57f9647d66
 """
 

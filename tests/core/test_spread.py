@@ -15,7 +15,14 @@ import erasable.core.logistic as logistic
 import erasable.core.logistic_balls as balls
 import erasable.core.newton as newton
 from erasable.core.grid import Grid
-from erasable.core.logistic import Enclosure, Point, logistic_weights, rounding_digits, spread_exponents
+from erasable.core.logistic import (
+    Enclosure,
+    Point,
+    logistic_weights,
+    rounding_digits,
+    spread_exponents,
+    weighted_squares,
+)
 from erasable.core.logistic_balls import SIGMOID_ERROR
 from erasable.core.newton import Problems, RowBlocks
 from tests.core.test_logistic import bits_of, random_problem
@@ -23,8 +30,8 @@ from tests.logistic_oracle import SPREADS, LogisticOracle, spread_of, spread_pro
 
 
 def exponents_of(rows):
-    G = np.asarray(rows, dtype=np.float64)
-    return spread_exponents((G * G).sum(axis=0), G.sum(axis=0), len(G))
+    rows = np.asarray(rows)
+    return spread_exponents(*weighted_squares(rows, np.ones(len(rows), dtype=np.int64)), len(rows))
 
 
 def drawn(seed):
@@ -36,7 +43,10 @@ def drawn(seed):
 
 
 def expected(rows, signs, counts, grid, units):
-    return [LogisticOracle(rows, y, counts, grid.bits, units, spread=True).weights(rows.shape[1]) for y in signs]
+    return [
+        LogisticOracle(rows, y, counts, grid.bits, units, spread_of(rows.tolist())).weights(rows.shape[1])
+        for y in signs
+    ]
 
 
 # -- exponents -----------------------------------------------------------------------------------------------------
@@ -56,14 +66,26 @@ def test_exponents_are_exact_where_float64_is_not():
             square, rest = divmod(4**e * n * n + total**2, n)
             at_least = square + (rest > 0)
             assert at_least < 2**53
-            found = spread_exponents(np.array([at_least, at_least - 1.0]), np.full(2, float(total)), n)
+            found = spread_exponents([at_least, at_least - 1], [total, total], n)
             assert found.tolist() == [e, e - 1]
 
 
 def test_without_rows_and_of_one_row_exponents_are_zero():
-    assert spread_exponents(np.zeros(2), np.zeros(2), 0).tolist() == [0, 0]
+    assert spread_exponents([0, 0], [0, 0], 0).tolist() == [0, 0]
     assert exponents_of([[2**14, -3]]).tolist() == [0, 0]
-    assert spread_exponents(np.zeros(0), np.zeros(0), 5).tolist() == []
+    assert spread_exponents([], [], 5).tolist() == []
+
+
+def test_weighted_sums_are_exact_where_int64_is_not():
+    """Of the longest rows of 20 bits with the largest weights, dense and sparse, and of rows that count once."""
+    rng = np.random.default_rng(0)
+    rows = rng.integers(2**20 - 9, 2**20, (2500, 3)).astype(np.int32) * np.int32([1, -1, 0])
+    for times in (np.full(2500, 256), rng.integers(1, 257, 2500), np.ones(2500, dtype=int)):
+        whole = rows.astype(object)
+        right = [(whole**2 * times[:, None]).sum(axis=0).tolist(), (whole * times[:, None]).sum(axis=0).tolist()]
+        for some in (rows, sparse.csr_array(rows)):
+            assert list(weighted_squares(some, times)) == right
+        assert spread_exponents(*right, int(times.sum())).tolist() == spread_of(rows.tolist(), times.tolist())
 
 
 # -- weights -------------------------------------------------------------------------------------------------------
@@ -180,7 +202,7 @@ def near_the_minimiser(seed):
     """A problem, its oracle, the minimiser to many bits, and a point at some distance from it."""
     rows, signs, counts, grid, units = drawn(seed)
     problem = problem_of(rows, signs[:1], counts, grid, units)
-    oracle = LogisticOracle(rows, signs[0], counts, grid.bits, units, spread=True)
+    oracle = LogisticOracle(rows, signs[0], counts, grid.bits, units, spread_of(rows.tolist()))
     w, radius = oracle.minimiser(rows.shape[1], 480)
     assert radius < Fraction(1, 2**200)
     v = [x / Fraction(float(s)) for x, s in zip(w, problem.stretch, strict=True)]

@@ -22,6 +22,7 @@ from erasable.research.baselines import RetrainedRidge
         ErasableClassifier(capacity=0.1, threshold=0.05, loss="logistic"),
         ErasableClassifier(),
         ErasableClassifier(threshold=0.05, fit_intercept=False, loss="squared"),
+        ErasableClassifier(capacity=0.1, threshold=0.05, head_scaling="spread"),
         ErasableClassifier(capacity=0.1, kappa=1.0, horizon=300, grid_bits=12),
         ErasableClassifier(feature_map=RandomFourierFeatures(60, gamma=0.05), capacity=0.1, kappa=0.4, horizon=1000),
         ErasableKernelClassifier(),

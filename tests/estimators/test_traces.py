@@ -184,11 +184,18 @@ def everywhere():
 @pytest.mark.filterwarnings("ignore")  # as above
 @pytest.mark.parametrize("classes", [2, 3])
 @pytest.mark.parametrize("failing", [None, MemoryError, KeyboardInterrupt])
-def test_weights_that_a_forget_begins_with_are_in_no_array_of_the_process_afterwards(classes, failing, monkeypatch):
-    clf = classifier(threshold=0.01).fit(X, make_classes(classes, N), ids=IDS)
+@pytest.mark.parametrize("scaling", ["flat", "spread"])
+def test_weights_that_a_forget_begins_with_are_in_no_array_of_the_process_afterwards(
+    classes, failing, scaling, monkeypatch
+):
+    clf = classifier(threshold=0.01, head_scaling=scaling).fit(X, make_classes(classes, N), ids=IDS)
     old = clf._model.weights()
     clf.predict(X[:3])
     forms = [w.astype(t).tobytes() for t in (np.float32, np.float64) for w in old]
+    if scaling == "spread":  # in the coordinates in which they are solved for, too
+        head, c = clf._model.head, clf._model.configuration
+        of_columns = head.exponents(c, clf._model.core.rows(), None, clf._model.sums) - c.grid.bits
+        forms += [np.ldexp(w.astype(np.float64), of_columns).tobytes() for w in old]
     assert sum(form in text for text in everywhere() for form in forms[:classes]) >= 1
     if failing is not None:
 

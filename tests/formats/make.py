@@ -523,7 +523,8 @@ def spread() -> ErasableClassifier:
     """A regulariser by the spread of each column, one of them empty; weights of rows, a row that was forgotten."""
     model = ErasableClassifier(1.0, threshold=0.15, head_scaling="spread", alpha=0.5, class_weight={"ape": 2.0})
     X = np.hstack([rows(20) * [1.0, 0.01, 30.0], np.zeros((20, 1))])
-    model.fit(X, labels(rows(20)), ids=[f"row {i}" for i in range(20)], sample_weight=[0.5 + i % 3 for i in range(20)])
+    weights = [16.0 if i % 7 == 2 else 0.25 for i in range(20)]
+    model.fit(X, labels(rows(20)), ids=[f"row {i}" for i in range(20)], sample_weight=weights)
     model.forget(ids=[model.core_ids_[1]])
     return model
 

@@ -75,7 +75,7 @@ KEPT = {
     "independent-sharded-v2": "78477ae9b4701ff23186b44339da4c74695b45edeb0f8e89e9c1f2b4cdd6f0d0",
     "independent-schema-v2": "50cf088d63d19ed5e743b618f0b4bd0a6a27369afef67e8086ec03b643693e4c",
     "independent-kernel-v2": "3403dc2471340d02deef4eb65068ae5f378945fa2640a912cade7bdc0be39900",
-    "spread-leverage-v2": "94ffce95a23f81420c1230f7f236d25066d5f5b13428bedad080cfee89d92cc5",
+    "spread-leverage-v2": "48dbc10a072ec32864d5856858e7c30444eb7e9c357cd8d238394668f7fcc1e9",
     "spread-independent-v2": "6c079e2bb74162bb092a316c9a8c4f91a80615f9a0ac8c59582d00106407909c",
     "learner-leverage-v2": "a0c16d8a8172ab6da8423eeef979c48b944afef8dff6d0b00caaed0773e14c4a",
     "learner-independent-v2": "b61e937d985712740e5a66ed0d7064d734ae0eead6d8490622c380fecf146520",

@@ -56,6 +56,7 @@ POLICIES = [longest, best_fitted, by_digest, newest]
 CONFIGURATIONS = [
     {"threshold": 0.1, "capacity": 0.1},
     {"threshold": 0.1, "capacity": 0.1, "loss": "logistic"},
+    {"threshold": 0.1, "capacity": 0.1, "head_scaling": "spread"},
     {"threshold": 0.3, "capacity": 0.1, "sample_rate": 0.3},
     {"threshold": math.inf, "sample_rate": 0.5},
 ]

@@ -54,6 +54,7 @@ ERASABLE = {
     "weighted rows": ErasableClassifier(threshold=0.01),
     "logistic": ErasableClassifier(threshold=0.01, loss="logistic", class_weight="balanced"),
     "weighted rows, logistic": ErasableClassifier(threshold=0.01, loss="logistic", alpha=0.1),
+    "weighted rows, logistic by spread": ErasableClassifier(threshold=0.01, head_scaling="spread"),
     "a sample": ErasableClassifier(threshold=math.inf, sample_rate=0.8, class_weight={"a": 2.0}),
     "independent": ErasableClassifier(selection="independent", rate=0.6, moments=MOMENTS),
     "shared rows, independent": ErasableClassifier(selection="independent", rate=0.8, moments=np.diag(MOMENTS)),

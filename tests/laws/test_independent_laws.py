@@ -22,7 +22,7 @@ from erasable.core.independent import Rarity, public_mean
 from erasable.core.kernels import Kernel, Points
 from erasable.errors import ConfigurationError, EmptiedClassWarning, InputError, VerificationError
 from erasable.models.configuration import Configuration
-from erasable.models.heads import KernelRidge, Logistic, Regression, Squared
+from erasable.models.heads import KernelRidge, Logistic, Regression, SpreadLogistic, Squared
 from erasable.models.model import Model
 from erasable.models.selections import Independent, IndependentPoints
 from erasable.models.state import State
@@ -41,6 +41,7 @@ SUBJECTS = [f"person {i % 7}" for i in range(N)]
 HEADS = {
     "squared": Squared(),
     "logistic": Logistic(2**20),
+    "logistic-spread": SpreadLogistic(2**20),
     "regression": Regression(((-20.0, 20.0),)),
     "kernel": KernelRidge(),
 }

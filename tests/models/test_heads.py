@@ -8,6 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 import sklearn
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression, Ridge
@@ -116,7 +117,8 @@ def test_a_regulariser_by_spread_is_that_of_scikit_learn_for_columns_divided_by_
     clf = ErasableClassifier(1e-3, **how).fit(UNLIKE, y, ids=IDS, sample_weight=WEIGHTS)
     state = clf._model.snapshot()
     G, labels, counts = whole_rows(state).astype(float), np.array(state.labels), state.row_weights / 16
-    units = 2.0 ** np.maximum(0, np.floor(np.log2(np.maximum(G.std(axis=0), 1.0))))  # rows count once for these
+    mean = np.average(G, axis=0, weights=counts)
+    units = 2.0 ** np.floor(np.log2(np.maximum(np.average((G - mean) ** 2, axis=0, weights=counts), 1.0)) / 2.0)
     assert units.tolist()[-1] == 1.0
     for k, c in enumerate(clf.classes_ if len(clf.classes_) > 2 else clf.classes_[-1:]):
         right = LogisticRegression(C=4.0, fit_intercept=False, solver="newton-cholesky", tol=1e-12)
@@ -131,10 +133,10 @@ def test_a_spread_is_that_of_the_rows_that_are_left(selection):
     large[:12, 1] = 40.0 + np.arange(12)
     clf = ErasableClassifier(**selection, scaling=1e3, head_scaling="spread").fit(large, THREE, ids=IDS)
     head, model = clf._model.configuration.head, clf._model
-    before = head.exponents(model.configuration, clf.n_core_, model.sums)
+    before = head.exponents(model.configuration, model.core.rows(), None, model.sums)
     clf.coef_  # noqa: B018  solved for before, so that the next weights begin there
     clf.forget(ids=IDS[:12])
-    after = head.exponents(model.configuration, clf.n_core_, model.sums)
+    after = head.exponents(model.configuration, model.core.rows(), None, model.sums)
     assert before[1] > after[1]
     kept = [IDS.index(i) for i in clf.core_ids_]
     again = clone(clf).fit(large[kept], THREE[kept], ids=[IDS[i] for i in kept])
@@ -236,11 +238,14 @@ def test_squared_weights_are_those_of_weighted_ridge(y):
         np.testing.assert_allclose(state.derived["weights"][k], right.coef_, rtol=1e-5, atol=1e-7)
 
 
-@pytest.mark.parametrize("loss", ["squared", "logistic"])
-def test_a_weight_is_as_good_as_so_many_copies(loss):
-    times = np.arange(N) % 3 + 1
-    clf = ErasableClassifier(threshold=0.0, loss=loss).fit(X, THREE, sample_weight=times)
-    copies = ErasableClassifier(threshold=0.0, loss=loss).fit(np.repeat(X, times, axis=0), np.repeat(THREE, times))
+@pytest.mark.parametrize("head", [{"loss": "squared"}, {"loss": "logistic"}, {"head_scaling": "spread"}], ids=str)
+@pytest.mark.parametrize("container", [np.array, sp.csr_array])
+def test_a_weight_is_as_good_as_so_many_copies(head, container):
+    times, wide = np.arange(N) % 3 + 1, np.hstack([X, np.zeros((N, 12))])
+    clf = ErasableClassifier(threshold=0.0, **head).fit(container(wide), THREE, sample_weight=times)
+    copies = ErasableClassifier(threshold=0.0, **head).fit(
+        container(np.repeat(wide, times, axis=0)), np.repeat(THREE, times)
+    )
     assert clf.n_core_ == N < copies.n_core_
     assert (clf._model.weights() == copies._model.weights()).all()
 

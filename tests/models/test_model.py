@@ -25,7 +25,7 @@ from erasable.features import RandomFourierFeatures
 from erasable.models.configuration import Configuration, describe_map
 from erasable.models.core_rows import CoreRows
 from erasable.models.files import files_of, write
-from erasable.models.heads import FunctionClassFit, KernelRidge, Logistic, Regression, Squared
+from erasable.models.heads import FunctionClassFit, KernelRidge, Logistic, Regression, SpreadLogistic, Squared
 from erasable.models.heads import kernel as kernel_head
 from erasable.models.heads import losses as squared_head
 from erasable.models.heads.linear import LinearHead
@@ -51,6 +51,7 @@ HEADS = {
     "squared": Squared(),
     "balanced": Squared("balanced"),
     "logistic": Logistic(2**28, "balanced"),
+    "logistic-spread": SpreadLogistic(2**28),
     "regression": Regression(((-20.0, 20.0), (-9.0, 9.0))),
 }
 

@@ -87,7 +87,13 @@ def test_onnx_predicts_what_the_model_predicts(tmp_path, scaling, k, intercept):
 
 @pytest.mark.parametrize("k", [1, 2, 3, 5])
 @pytest.mark.parametrize(
-    "head", [{"loss": "logistic"}, {"loss": "logistic", "alpha": 1e-4}, {"class_weight": "balanced"}]
+    "head",
+    [
+        {"loss": "logistic"},
+        {"loss": "logistic", "alpha": 1e-4},
+        {"class_weight": "balanced"},
+        {"head_scaling": "spread"},
+    ],
 )
 def test_onnx_has_the_head_of_the_model(tmp_path, k, head):
     clf = model(k, 7.3, **head)

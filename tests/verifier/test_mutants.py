@@ -40,6 +40,16 @@ def small(kind: str) -> bytes:
         case "logistic":
             model = ErasableClassifier(threshold=0.05, loss="logistic", alpha=0.5, class_weight={"ape": 2.0})
             model.fit(X, y, **named, **weights)
+        case "spread":
+            model = ErasableClassifier(threshold=0.05, head_scaling="spread", alpha=0.5).fit(
+                X * [1.0, 0.01], y, **named
+            )
+        case "balance by spread":
+            shares = {"ape": 0.5, "bee": 0.25, "cow": 0.25}
+            model = ErasableClassifier(
+                selection="independent", rate=0.8, balance=0.5, class_shares=shares, head_scaling="spread"
+            )
+            model.fit(X * [1.0, 0.01], y, **named, **weights)
         case "sample":
             model = ErasableClassifier(threshold=math.inf, sample_rate=0.7, loss="squared")
             model.fit(X, y, ids=range(N))
@@ -65,7 +75,8 @@ def small(kind: str) -> bytes:
     return bytes_of(model)
 
 
-KINDS = ["squared", "two classes", "logistic", "sample", "sparse", "regression", "rbf", "poly", "balance", "matrix"]
+KINDS = ["squared", "two classes", "logistic", "spread", "sample", "sparse", "regression", "rbf", "poly"]
+KINDS += ["balance", "matrix"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -204,6 +215,12 @@ SEEN = {
     "a row taken out, sums left as they were": ("two classes", without_its_last_row),
     "the capacity": ("two classes", member("capacity_units", lambda units: str(2 * int(units)))),
     "alpha": ("logistic", member("alpha_units", lambda units: str(2 * int(units)))),
+    "the head, from a regulariser by spread to a flat one": (
+        "balance by spread",
+        member("head", lambda _: "logistic"),
+    ),
+    "a weight by spread, by one ulp": ("spread", entry("weights", 1, lambda bits: bits + 1)),
+    "alpha, by spread": ("spread", member("alpha_units", lambda units: str(2 * int(units)))),
     "a threshold so high that a row would not be kept": ("two classes", member("threshold", lambda _: (0.5).hex())),
     "class_weight, logistic loss": (
         "logistic",

@@ -12,6 +12,7 @@ Changes nothing it is given.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -103,15 +104,14 @@ def logistic_weights(
     out = np.zeros((k, d), dtype=np.float32)
     if Y.shape[0] == 0 or d == 0:
         return out
-    blocks = RowBlocks.of(rows, grid)
-    whole = Problems(blocks, Y, c, grid.bits, alpha_units)
-    whole = whole if exponents is None else whole.by_spread(exponents)
-    together = max(1, _GROUP // (d * d + 4 * blocks.n))
+    whole = Problems(RowBlocks.of(rows, grid), Y, c, grid.bits, alpha_units)
+    together = max(1, _GROUP // (d * d + 4 * whole.rows.n))
     with few_threads(0.0):  # most of the work is on narrow blocks
+        if exponents is not None:
+            whole = whole.by_spread(exponents)
         for low in range(0, k, together):
             some = slice(low, low + together)
-            problems = whole.of(some)
-            out[some] = _solve(problems, None if begin is None else begin[some].T, gram).T
+            out[some] = _solve(whole.of(some), None if begin is None else begin[some].T, gram).T
     if begin is not start and begin is not None:
         begin.fill(0.0)  # a copy, maybe of weights that depend on a forgotten row
     return out + np.float32(0.0)  # no negative zeros
@@ -170,7 +170,7 @@ def _certify(
 ) -> tuple[Float64s, Factor]:
     """Settle what double words can; return the best point and a factor of the Hessian there."""
     q = rounding_digits(problem.units, problem.bits)
-    alpha, stretch, last, fresh = problem.alpha, problem.stretch, math.inf, False
+    alpha, stretch, last, best, fresh = problem.alpha, problem.stretch, math.inf, math.inf, False
     goal = (alpha * 2.0 ** -(q + 9)) ** 2  # a decrement whose radius settles most entries
     for _ in range(20):
         point = Point.at(problem, w)
@@ -189,9 +189,11 @@ def _certify(
                 factor.learn(s, enclosure.eta - point.gradient)
                 more, factor = problem.step(factor, enclosure.eta, point.margins, goal)
                 s = s + more
-            if settled.all() or fresh:
+            if settled.all() or (fresh and not smallest < 0.5 * best):
                 return point.w + s, factor
-            factor, fresh = problem.factor(point.margins, double=True), True
+            if not fresh:
+                factor, fresh = problem.factor(point.margins, double=True), True
+            best = smallest
         last, w = decrement, point.w + s
     return w, factor
 
@@ -334,22 +336,35 @@ def _rounded(w: Float64s, bits: int, q: int, length: float) -> tuple[Float64s, i
     return np.rint(np.ldexp(w, e)), e
 
 
-def spread_exponents(squares: Float64s, sums: Float64s, n: int) -> Int64s:
-    """``max(0, floor(log4(V / n**2)))`` with ``V = n * squares - sums**2`` for each column; 0 where V is.
+def spread_exponents(squares: Sequence[int], totals: Sequence[int], n: int) -> Int64s:
+    """``max(0, floor(log4(V / n**2)))`` with ``V = n * squares - totals**2`` for each column; 0 where V is.
 
     Parameters
     ----------
-    squares, sums : arrays of shape (d,), float64 integers
-        The sum of the squares and the sum of the entries of each column of n rows.
+    squares, totals : integers for each column
+        The sum of the squares and the sum of the entries of n rows.
 
     Notes
     -----
     *Law*: exact, whatever the size of these integers. For rows of b bits each exponent is below b.
     """
 
-    def exponent(square: float, total: float) -> int:
-        variance = (n * int(square) - int(total) ** 2) // n**2  # rounded down: 4**e is an integer
+    def exponent(square: int, total: int) -> int:
+        variance = (n * square - total**2) // n**2  # rounded down, since powers of four are integers
         return max(0, variance.bit_length() - 1) // 2
 
-    columns = zip(squares.tolist(), sums.tolist(), strict=True)
+    columns = zip(squares, totals, strict=True)
     return np.array([exponent(*column) if n else 0 for column in columns], dtype=np.int64)
+
+
+def weighted_squares(rows: Matrix, times: Int64s) -> tuple[list[int], list[int]]:
+    """The sum of the squares and the sum of the entries of each column, row i counted ``times[i]`` times, exactly.
+
+    ``times`` are at most ``2**10``. Sparse rows have no constant.
+    """
+    squares, totals = np.zeros(rows.shape[1], dtype=object), np.zeros(rows.shape[1], dtype=object)
+    for low in range(0, rows.shape[0], MOST_ROWS):  # so many that sums stay below 2**63
+        part, few = rows[low : low + MOST_ROWS].astype(np.int64), times[low : low + MOST_ROWS]
+        squares += ((part * part).T @ few).astype(object)
+        totals += (part.T @ few).astype(object)
+    return squares.tolist(), totals.tolist()

@@ -233,7 +233,7 @@ class Problems:
 
     def of(self, which: Any) -> Problems:
         """Some of the problems."""
-        return replace(self, signs=self.signs[:, which])
+        return replace(self, signs=np.ascontiguousarray(self.signs[:, which]))
 
     def margins_and_gradient(self, W: Float64s, *, single: bool = False) -> tuple[Float64s, Float64s]:
         """``y_i v'b_i`` (n, k) and the gradients (d, k), from products in plain float64 or in float32."""

@@ -15,7 +15,7 @@ from scipy.linalg import blas
 
 from erasable.core.arrays import Float32s, Float64s, Int64s, Matrix
 from erasable.core.grid import Grid
-from erasable.core.logistic import guard_rows, logistic_weights, spread_exponents
+from erasable.core.logistic import guard_rows, logistic_weights, spread_exponents, weighted_squares
 from erasable.core.sums import LARGEST_EXACT, solve_weights, targets
 from erasable.core.target_grid import Range, centre_of, span_of, sums_by_target
 from erasable.errors import ConfigurationError
@@ -161,11 +161,13 @@ class Logistic(LinearHead):
         totals = {label: int(sixteenths[codes == k].sum()) for k, label in enumerate(classes)}
         counts = class_weights_of(self.class_weight, classes, totals)[codes] * (sixteenths / ONE)
         signs = np.where(against_rest(classes, codes), 1.0, -1.0)
-        exponents = self.exponents(c, len(labels), sums)
+        exponents = self.exponents(c, rows, row_weights, sums)
         return logistic_weights(rows, signs, counts, c.grid, self.alpha_units, start, sums.H, exponents)
 
-    def exponents(self, c: Configuration, n: int, sums: ExactSums) -> Int64s | None:
-        """Of the spread of each column over n core rows; None if the regulariser is the same for all columns."""
+    def exponents(
+        self, c: Configuration, rows: Matrix, row_weights: RowWeights | None, sums: ExactSums
+    ) -> Int64s | None:
+        """The binary logarithm of the spread of each column; None if the regulariser is the same for all columns."""
         return None
 
     def derive_ahead(self, model: Model, before: dict[str, Any]) -> None:
@@ -213,16 +215,26 @@ class SpreadLogistic(Logistic):
     Notes
     -----
     *Definition*: column j is regularised by ``alpha * 4**(e_j - bits)``, ``4**e_j`` being the largest power of four not
-    above the variance of its grid integers, and 1 if that is below 1. Rows count once each, whatever their weights.
+    above the variance of its grid integers, and 1 if that is below 1. A row counts as often as its weight; weights of
+    classes do not matter.
     """
 
     NAME = "logistic-spread"
     SCALING = "spread"
 
-    def exponents(self, c: Configuration, n: int, sums: ExactSums) -> Int64s:
-        """See :class:`Logistic`. The sums of all columns are those of the classes, added up: nothing more is stored."""
-        totals = sum(sums.by_label.values(), start=np.zeros(c.grid.n_columns))
-        return spread_exponents(sums.H.diagonal() - c.units, totals, n)
+    def exponents(self, c: Configuration, rows: Matrix, row_weights: RowWeights | None, sums: ExactSums) -> Int64s:
+        """See :class:`Logistic`.
+
+        Nothing is stored for it: without weights of rows, ``A`` and the sums of the classes say it all.
+        """
+        if row_weights is None:
+            of_classes = sum(sums.by_label.values(), start=np.zeros(c.grid.n_columns))
+            squares, totals, n = sums.H.diagonal() - c.units, of_classes, rows.shape[0]
+            return spread_exponents(*(list(map(int, values.tolist())) for values in (squares, totals)), n)
+        times = row_weights.astype(np.int64)
+        found = spread_exponents(*weighted_squares(rows, times), int(times.sum()))
+        constant = c.grid.n_columns - rows.shape[1]  # of sparse rows, which leave it out
+        return np.concatenate([found, np.zeros(constant, dtype=np.int64)])
 
 
 def sigmoids(scores: Float64s) -> Float64s:
