@@ -219,12 +219,14 @@ class Problems:
     @property
     def unit(self) -> Float64s:
         """What one step of the grid is in each column of the rows b."""
-        return np.ldexp(1.0, -self.exponents)
+        found: Float64s = np.ldexp(1.0, -self.exponents)
+        return found
 
     @property
     def stretch(self) -> Float64s:
         """The weights w over v."""
-        return np.ldexp(1.0, self.bits - self.exponents)
+        found: Float64s = np.ldexp(1.0, self.bits - self.exponents)
+        return found
 
     @property
     def alpha(self) -> float:

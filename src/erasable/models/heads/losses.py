@@ -228,9 +228,9 @@ class SpreadLogistic(Logistic):
         Nothing is stored for it: without weights of rows, ``A`` and the sums of the classes say it all.
         """
         if row_weights is None:
-            of_classes = sum(sums.by_label.values(), start=np.zeros(c.grid.n_columns))
-            squares, totals, n = sums.H.diagonal() - c.units, of_classes, rows.shape[0]
-            return spread_exponents(*(list(map(int, values.tolist())) for values in (squares, totals)), n)
+            squares = sums.H.diagonal() - c.units
+            totals = sum(sums.by_label.values(), start=np.zeros(c.grid.n_columns))
+            return spread_exponents([int(v) for v in squares], [int(v) for v in totals], rows.shape[0])
         times = row_weights.astype(np.int64)
         found = spread_exponents(*weighted_squares(rows, times), int(times.sum()))
         constant = c.grid.n_columns - rows.shape[1]  # of sparse rows, which leave it out
