@@ -273,3 +273,24 @@ def test_enclosures_are_small(larger):
     s = -factor.solve(point.gradient)
     s = s - factor.solve(point.enclosure(s).eta)
     assert point.enclosure(s).radius * problem.stretch.max() < 2.0**-36
+
+
+@pytest.mark.parametrize("seed", range(300, 339))
+def test_the_gradient_of_balls_is_within_its_noise(seed):
+    """With so few bits that sigmoids are coarse, and rows are long."""
+    problem, oracle, _, v = near_the_minimiser(seed)
+    place = balls._Place.at(problem, balls._integers(v, 12 + balls._FINER), 12)
+    stretch = in_steps(problem.stretch)
+    w = [Fraction(x, 2**place.e) * s for x, s in zip(place.W, stretch, strict=True)]
+    true = [g * s for g, s in zip(oracle.gradient(w, 480), stretch, strict=True)]
+    found = [Fraction(g, 2**place.scale) for g in place.gradient]
+    assert sum((a - b) ** 2 for a, b in zip(found, true, strict=True)) <= place.noise**2
+
+
+def test_weights_from_before_are_where_the_search_starts(larger):
+    """In the coordinates of the exponents as they are now, which need not be those from before."""
+    (rows, signs, counts, grid, units), W = larger
+    problem = problem_of(rows, signs, counts, grid, units)
+    _, _, gradient = newton._begin(problem, W.T.astype(np.float64))
+    _, _, at_zero = newton._begin(problem, None)
+    assert np.linalg.norm(gradient) < 1e-3 * np.linalg.norm(at_zero)
