@@ -96,7 +96,7 @@ def test_nothing_left_holds(options, tmp_path):
     assert (code, found["core_rows"]) == (0, 0)
 
 
-@pytest.mark.parametrize("made", ["sparse", "dense", "regression", "independent"])
+@pytest.mark.parametrize("made", ["sparse", "dense", "regression", "independent", "spread"])
 @pytest.mark.parametrize("kind", ["int", "str", "bytes"])
 def test_shards_are_what_the_page_says(kind, made, tmp_path, monkeypatch):
     """In the sparse state some rows are dense, so that some shards are."""
@@ -121,6 +121,8 @@ def test_shards_are_what_the_page_says(kind, made, tmp_path, monkeypatch):
         options = {"threshold": 1e-9}
         if made == "independent":
             options = {"selection": "independent", "rate": 0.9, "moments": np.eye(d) / d, "random_state": 1}
+        if made == "spread":
+            options["head_scaling"] = "spread"
         model = ErasableClassifier(**options).fit(X, np.arange(n) % 3, ids, owners, allow_no_subject=True)
     model.forget(ids=ids[::9])
     path = tmp_path / "m.erasable"
@@ -129,6 +131,7 @@ def test_shards_are_what_the_page_says(kind, made, tmp_path, monkeypatch):
     assert (code, found["digest"]) == (0, model.state_digest())
     assert found["format"] == {
         "independent": "erasable-model",
+        "spread": "erasable-model",
         "regression": "erasable-regression-sharded",
     }.get(made, "erasable-linear-sharded")
     parts = sorted((tmp_path / ".m.erasable.parts").iterdir())
