@@ -110,6 +110,9 @@ def test_what_cannot_be_is_refused(monkeypatch, capsys, folder):
     for options, words in (
         (["--threshold", "inf", "--ignore", "much", *rest], "Give --sample-rate above 0, or a finite --threshold."),
         (["--loss", "squared", "--alpha", "1", "--ignore", "much", *rest], "alpha is the regulariser"),
+        (["--loss", "squared", "--head-scaling", "spread", "--ignore", "much", *rest], "regularises all columns alike"),
+        (["--head-scaling", "other", "--ignore", "much", *rest], "--head-scaling"),
+        (["--kernel", "rbf", "--head-scaling", "spread", *rest], "--head-scaling is for linear models"),
         (["--loss", "logistic", "--alpha", "0", "--ignore", "much", *rest], "alpha must be"),
         (["--sample-rate", "2", "--ignore", "much", *rest], "sample_rate must be"),
         (["--class-weight", "yes", "--ignore", "much", *rest], "--class-weight must be"),
@@ -141,6 +144,7 @@ def test_another_head_than_that_of_the_file_is_refused(capsys, folder):
     for options, name in (
         (["--loss", "squared"], "loss"),
         (["--alpha", "3"], "alpha"),
+        (["--head-scaling", "spread"], "head_scaling"),
         (["--class-weight", "balanced"], "class_weight"),
         (["--sample-rate", "0.2"], "sample_rate"),
         (["--sample-rate", "0.3", "--threshold", "inf"], "threshold, kappa or horizon"),
