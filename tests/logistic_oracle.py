@@ -64,8 +64,11 @@ class LogisticOracle:
         self.rows = [[Fraction(int(y) * int(g), 2**bits) for g in row] for row, y in zip(rows, signs, strict=True)]
         self.counts = [Fraction(float(c)) for c in counts]
         self.alpha = Fraction(int(units), 4**bits)
-        columns = len(rows[0]) if len(rows) else 0
-        self.of_column = [self.alpha / 4 ** (bits - e) for e in exponents or [bits] * columns]
+        self.of_column = None if exponents is None else [self.alpha / 4 ** (bits - e) for e in exponents]
+
+    def regularisers(self, d: int) -> list[Any]:
+        """The lambda of each column as a ball."""
+        return [ball(x) for x in self.of_column or [self.alpha] * d]
 
     def weights(self, d: int, precision: int = 320) -> list[int]:
         """The published bits of each of the d weights."""
@@ -98,7 +101,7 @@ class LogisticOracle:
         try:
             ctx.prec = precision
             rows, counts = [[ball(x) for x in row] for row in self.rows], [ball(c) for c in self.counts]
-            found, _ = self._derivatives(rows, counts, [ball(x) for x in self.of_column], [ball(x) for x in w])
+            found, _ = self._derivatives(rows, counts, self.regularisers(len(w)), [ball(x) for x in w])
         finally:
             ctx.prec = before
         return [as_fraction(g) for g in found]
@@ -107,7 +110,7 @@ class LogisticOracle:
         """A point, of balls without width, and a bound on its distance from the minimiser: some half of the bits."""
         ctx.prec = precision
         rows, counts = [[ball(x) for x in row] for row in self.rows], [ball(c) for c in self.counts]
-        of_column, least = [ball(x) for x in self.of_column], ball(min(self.of_column))
+        of_column, least = self.regularisers(len(w)), ball(min(self.of_column or [self.alpha]))
         for _ in range(1000):
             gradient, hessian = self._derivatives(rows, counts, of_column, w)
             radius = as_fraction((sum((g.abs_upper() for g in gradient), arb(0)) / least).abs_upper())
