@@ -206,7 +206,7 @@ CASES = {
     "spread": Case(
         lambda: ErasableClassifier(threshold=0.1, head_scaling="spread", class_weight="balanced"), weighted=True
     ),
-    "independent, spread": Case(
+    "independent, spread, sparse": Case(
         lambda: ErasableClassifier(selection="independent", rate=0.6, head_scaling="spread", alpha=0.25),
         X=wide_rows,
         key="int",
