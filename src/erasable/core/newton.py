@@ -207,14 +207,14 @@ class Problems:
     widest: Any = 1.0  # (d,): no entry of a row g / 2**bits is larger
 
     def __post_init__(self) -> None:
-        if self.exponents is None:
-            object.__setattr__(self, "exponents", np.full(self.rows.d, self.bits))
+        exponents = np.full(self.rows.d, self.bits) if self.exponents is None else self.exponents
+        object.__setattr__(self, "exponents", exponents.astype(np.intc))  # as ldexp takes them on every system
 
     def by_spread(self, exponents: Int64s) -> Problems:
         """The same rows with a regulariser for each column."""
-        longest, widest = self.rows.extent(np.ldexp(1.0, -exponents))
-        reach = longest * (1.0 + 2.0**-30)
-        return replace(self, exponents=exponents, reach=reach, widest=np.ldexp(widest, -self.bits))
+        found = replace(self, exponents=exponents)
+        longest, widest = self.rows.extent(found.unit)
+        return replace(found, reach=longest * (1.0 + 2.0**-30), widest=np.ldexp(widest, -self.bits))
 
     @property
     def unit(self) -> Float64s:
