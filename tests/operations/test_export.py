@@ -20,6 +20,7 @@ from erasable import (
     ErasableGeneralClassifier,
     ErasableKernelClassifier,
     ErasableRegressor,
+    TableEncoder,
     load,
 )
 from erasable.coresets import RandomSubsample
@@ -27,6 +28,7 @@ from erasable.errors import ChangedMeanwhileError, ConfigurationError, InputType
 from erasable.features import RandomFourierFeatures
 from erasable.operations.export import ExportReport, export
 from erasable.research.baselines import InterpolatedClassifier, RetrainedRidge
+from erasable.schemas import Category, Cross, Date, Number, Schema, Text, Vector
 
 LABELS = {
     "integers": [3, -1, 2**40, 7, 0],
@@ -235,6 +237,64 @@ def test_exported_regressions_clip_to_the_declared_ranges(tmp_path, ranges):
     export(reg, tmp_path / "m.safetensors")
     with safe_open(tmp_path / "m.safetensors", "numpy") as file:
         assert json.loads(file.metadata()["target_ranges"]) == [list(ends) for ends in ranges]
+
+
+MIXED = Schema(
+    [
+        Number(name="income", range=[1, 1e6], spacing="log"),
+        Number(name="hours", edges=[0, 20, 40], fill=30),
+        Category(name="town", values=["Bern", "Oslo"]),
+        Category(name="street", hashed=4),
+        Date(name="since", parts=["month"]),
+        Text(name="note", words=[1, 1], places=6),
+        Vector(name="meaning", length=2, scale=2),
+    ],
+    [Cross(columns=["hours", "town"])],
+)
+
+
+def raw_table(n, seed):
+    rng = np.random.default_rng(seed)
+    return {
+        "income": np.where(rng.random(n) < 0.1, np.nan, 10.0 ** rng.uniform(-1, 7, n)),
+        "hours": np.where(rng.random(n) < 0.1, np.nan, rng.uniform(-5, 60, n)),
+        "town": rng.choice(["Bern", "Oslo", "Rome", ""], n).tolist(),
+        "street": rng.choice(["High Street", "Main Street", ""], n).tolist(),
+        "since": rng.choice(["2020-01-31", "2021-07-01", ""], n).tolist(),
+        "note": rng.choice(["likes cats", "likes dogs", ""], n).tolist(),
+        "meaning": rng.standard_normal((n, 2)) * 3,
+    }
+
+
+@pytest.mark.parametrize("input_type", ["float32", "float64"])
+@pytest.mark.parametrize(
+    "head", [{}, {"loss": "squared"}, {"scaling": MIXED.bound}, {"target_range": (-1, 1)}], ids=str
+)
+def test_behind_a_schema_a_graph_takes_the_rows_that_it_encodes(tmp_path, head, input_type):
+    """Also as float32, bit for bit: encoded rows are float32 numbers already."""
+    kind = ErasableRegressor if "target_range" in head else ErasableClassifier
+    table = raw_table(150, 0)
+    y = np.where(np.nan_to_num(table["income"]) > 300.0, 1, -1)
+    clf = kind(**head, threshold=0.05, feature_map=TableEncoder(MIXED)).fit(table, y)
+    report = export(clf, tmp_path / "m.onnx", input_type=input_type)
+
+    schema = Schema.load(report.schema)
+    assert schema == MIXED
+    fresh = raw_table(40, 1)
+    rows = TableEncoder(schema, sparse_output=False).transform(fresh)
+    found = predicted(tmp_path / "m.onnx", rows.astype(input_type))
+
+    if "target_range" in head:
+        np.testing.assert_allclose(found["prediction"], clf.predict(fresh), rtol=0, atol=1e-12)
+    else:
+        np.testing.assert_allclose(found["scores"], clf.decision_function(fresh), rtol=0, atol=1e-12)
+        np.testing.assert_allclose(found["probabilities"], clf.predict_proba(fresh), rtol=0, atol=1e-12)
+        np.testing.assert_array_equal(found["label"], clf.predict(fresh))
+
+    graph = onnx.load(tmp_path / "m.onnx")
+    assert [(i.name, i.type.tensor_type.shape.dim[1].dim_value) for i in graph.graph.input] == [("X", rows.shape[1])]
+    metadata = {p.key: p.value for p in graph.metadata_props}
+    assert json.loads(metadata["feature_names"]) == MIXED.feature_names_out()
 
 
 def test_a_model_without_rows_has_no_weights(tmp_path):

@@ -27,9 +27,6 @@ def export(
     input_type: Annotated[
         str | None, typer.Option(help="What an ONNX graph takes: `float32` or `float64`. [default: float32]")
     ] = None,
-    encoded: Annotated[
-        bool, typer.Option("--encoded", help="Let the graph take encoded rows even if it could take the raw columns.")
-    ] = False,
     timeout: Timeout = 60,
     as_json: Json = False,
 ) -> None:
@@ -41,9 +38,8 @@ def export(
     An export is a copy: what the model forgets later is not forgotten in it. Export again to the same path after every
     `forget`; the stamp says which state a copy is of. Models that predict with stored rows are not exported.
 
-    With a schema, an ONNX file takes the raw columns, one input each, if all are numbers, listed categories, levels,
-    yes/no or vectors. Otherwise, and always in safetensors, it takes encoded rows. The schema is written next to the
-    file.
+    With a schema, the file takes encoded rows, not raw columns. The schema is written next to it, as `NAME.toml`. Use
+    it in Python to encode tables: `TableEncoder(Schema.load("NAME.toml"), sparse_output=False).transform(table)`.
 
     For example:
 
@@ -54,14 +50,12 @@ def export(
     from erasable.models.files import read_model
     from erasable.operations.export import export as write
 
-    report = write(read_model(model)[0], out, form=form, input_type=input_type, encoded=encoded, timeout=timeout)
+    report = write(read_model(model)[0], out, form=form, input_type=input_type, timeout=timeout)
     note_doubt(out)
     if as_json:
         print_json(report.as_json())
         return
     say(f"{report.path}: {report.form}, {report.bytes:,} bytes, of the state {report.digest}")
     if report.schema is not None:
-        say(f"{report.schema}: the schema; the file takes {report.takes}")
-    if report.encoded_for:
-        say(f"A graph cannot take these columns as they are: {', '.join(report.encoded_for)}.")
+        say(f"{report.schema}: the schema. The file takes rows that it encodes: TableEncoder makes them in Python.")
     say("This is a copy: after rows are forgotten, export again to replace it.")

@@ -7,7 +7,7 @@ import os
 import stat
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from erasable.models.files import read_header
 from erasable.models.heads import Learner, Logistic
 from erasable.models.heads.linear import LinearHead
 from erasable.models.model import is_model, model_behind
-from erasable.operations.onnx_graph import STAMP, Linear, graph_file, not_raw
+from erasable.operations.onnx_graph import STAMP, Linear, graph_file
 from erasable.operations.schemas import schema_of, write_schema
 from erasable.schemas import Schema
 from erasable.validation import optional_module
@@ -40,15 +40,10 @@ class ExportReport:
     bytes: int  # the size of the file
     # The file with the schema, if the model has one: the weights act on the columns that it encodes.
     schema: str | None = None
-    # For a model with a schema: ``"raw columns"``, one input for each column of the table, or ``"encoded rows"``.
-    takes: str | None = None
-    # The columns because of which an ONNX graph cannot take raw columns: they need hashes or a calendar.
-    encoded_for: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
-        """The report for JSON; without entries about a schema if there is none."""
-        hidden = ("schema", "takes", "encoded_for") if self.schema is None else ()
-        return {name: value for name, value in asdict(self).items() if name not in hidden}
+        """The report for JSON; without an entry about a schema if there is none."""
+        return {name: value for name, value in asdict(self).items() if name != "schema" or value is not None}
 
 
 def export(
@@ -57,7 +52,6 @@ def export(
     *,
     form: str | None = None,
     input_type: str | None = None,
-    encoded: bool = False,
     timeout: float | None = None,
 ) -> ExportReport:
     """Write the weights of a linear model for other programs, stamped with the state digest.
@@ -65,6 +59,9 @@ def export(
     An export is a copy: rows that are forgotten later are not forgotten in it. After ``forget``, export again to the
     same path: the old file is overwritten, as far as the file system allows. The same state gives the same bytes, with
     the same versions of ``erasable`` and ``onnx``. ``docs/commands.md`` describes the files.
+
+    The export of a model with a schema takes encoded rows, not raw columns. The schema is written next to it, as
+    ``PATH.toml``: ``TableEncoder(Schema.load(...), sparse_output=False).transform(table)`` makes such rows.
 
     Raises InputTypeError or NoRowsError when the model is not linear, or has no rows and so no weights. Raises
     ConfigurationError when an option does not apply, ``onnx`` is not installed, or another file exists at the path.
@@ -81,8 +78,6 @@ def export(
     input_type : "float32" or "float64", optional
         The type of the rows that an ONNX graph takes: by default float32, as most programs pass them. It computes in
         float64 either way.
-    encoded : bool, default=False
-        For a model with a schema: let the graph take encoded rows even if it could take the raw columns.
     timeout : float, optional
         Seconds to wait for another process that is writing the file; by default without limit.
 
@@ -101,33 +96,20 @@ def export(
     form = _form(target, form, input_type)
     linear = _linear(clf)
     schema = schema_of(model_behind(clf, "export"))
-    raw, kept = _raw_columns(schema, form, encoded)
-    linear = replace(linear, raw=schema if raw else None)
     data = _safetensors(linear) if form == "safetensors" else _onnx(linear, input_type or INPUTS[0])
     _refuse_others(target)  # before a lock file is made
-    schema_file, takes = (None, None) if schema is None else _write_schema(schema, target, raw=raw)
+    schema_file = None if schema is None else _write_schema(schema, target)
     with store.locked(target, timeout=timeout) as writer:
         _refuse_others(target)
         writer.replace([data], mode=None)  # other programs may read it: it holds no rows
-    encoded_for = tuple(f"{name} ({why})" for name, why in kept.items())
-    return ExportReport(str(target), form, linear.digest, len(data), schema_file, takes, encoded_for)
+    return ExportReport(str(target), form, linear.digest, len(data), schema_file)
 
 
-def _raw_columns(schema: Schema | None, form: str, encoded: bool) -> tuple[bool, dict[str, str]]:
-    """Return whether the graph takes raw columns, and because of which columns it cannot."""
-    if schema is None or form != "onnx":
-        if encoded:
-            raise ConfigurationError("encoded rows are a choice for ONNX of a model with a schema: leave it out.")
-        return False, {}
-    kept = {} if encoded else not_raw(schema)
-    return not encoded and not kept, kept
-
-
-def _write_schema(schema: Schema, target: Path, *, raw: bool) -> tuple[str, str]:
-    """Write the schema next to an export; return its path and what the graph takes."""
-    path, encodes = f"{target}.toml", "encodes rows by this itself" if raw else "takes rows that are encoded by this"
-    write_schema(schema, Path(path), head=f"{target.name} {encodes}.")
-    return path, "raw columns" if raw else "encoded rows"
+def _write_schema(schema: Schema, target: Path) -> str:
+    """Write the schema next to an export, as the weights act on the rows that it encodes; return its path."""
+    path = f"{target}.toml"
+    write_schema(schema, Path(path), head=f"{target.name} takes rows that this schema encodes.")
+    return path
 
 
 def _target(path: object) -> Path:
