@@ -54,7 +54,7 @@ def test_a_second_service_on_a_model_does_not_start_and_leaves_no_mark(opened, m
 
 def test_a_start_that_fails_leaves_no_mark_and_a_mark_of_a_killed_service_is_taken_over(opened, models, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr("erasable.service.service.Ledger", lambda *_: (_ for _ in ()).throw(StoreError("canary")))
+        patch.setattr("erasable.service.service.Ledger", lambda *_, **__: (_ for _ in ()).throw(StoreError("canary")))
         with pytest.raises(StoreError, match="canary"):
             opened(managed_at=AT)
     assert marks(models) == []

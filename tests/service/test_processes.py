@@ -248,13 +248,13 @@ def test_nothing_is_said_where_the_last_row_of_a_class_goes(tmp_path, capfd):
 
 def test_the_first_call_of_a_process_imports_nothing_large(models):
     path = str(models["left"])
-    reader, writer = ChildProcess(0, (import_all, *READING)), ChildProcess(0, (load_all, [path]))
+    reader, writer = ChildProcess(0, (import_all, *READING)), ChildProcess(0, (load_all, [(path, None)]))
     for process in (reader, writer):
         process.begin()
     try:
         before = [process(imported) for process in (reader, writer)]
         body, blocks = Packed(b"a,b,c,label,id,who\n1,2,3,True,new-0,ann\n"), []
-        columns = {"label": "label", "id": "id", "subject": "who"}
+        columns = {"label": "label", "id": "id", "subject": "who", "kinds": {"label": bool}}
         reader(read_blocks, "text/csv", body, None, columns, (), 10**6, 9, progress=lambda *found: blocks.extend(found))
         file = ServedFile(path, writer, writer, lambda *_, **__: None)
         assert file.learn(blocks, lambda: None).rows == 1

@@ -20,8 +20,9 @@ from erasable.pages import percent
 
 _MATRIX = 10  # classes: a larger matrix is hard to read
 _LEAST = float(np.finfo(np.float64).eps)  # probabilities are clipped by this, as scikit-learn does
+_SURE = 2.0  # standard errors by which an area has to be above that of a constant
 _CHANCE_AREA = 0.5  # the area under the ROC curve of a constant
-_NEAR_CHANCE = 0.1  # an area that is closer to it than this, of the way to 1, is chance
+_NEAR_CHANCE = 0.1  # an area that is closer to it than this, of the way to 1, is chance however many rows there are
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,8 +57,15 @@ class Scores:
         """
         if self.auc is None:
             return False
-        ranks_by_chance = self.auc < _CHANCE_AREA + _NEAR_CHANCE * (1.0 - _CHANCE_AREA)
-        return ranks_by_chance and self.log_loss >= self.log_loss_of_shares
+        near = max(_NEAR_CHANCE * (1.0 - _CHANCE_AREA), _SURE * self._area_error())
+        return self.auc < _CHANCE_AREA + near and self.log_loss >= self.log_loss_of_shares
+
+    def _area_error(self) -> float:
+        """The standard error of the area where rows are ranked by chance, in the mean over the classes present."""
+        counts = self.confusion.sum(axis=1)
+        counts = counts[counts > 0]
+        others = self.rows - counts
+        return float(np.sqrt((self.rows + 1) / (12.0 * counts * others)).mean())
 
     @property
     def warnings(self) -> list[str]:
