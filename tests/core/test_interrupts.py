@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from queue import SimpleQueue
 
 import numpy as np
 import pytest
@@ -239,6 +240,26 @@ def test_errors_of_other_threads_are_raised(new_threads):
 
     with pytest.raises(IndexError, match="of another thread"):
         in_threads(fails, range(10_000))
+
+
+def test_an_error_of_another_thread_is_known_when_its_part_is_over(new_threads):
+    class SlowQueue(SimpleQueue):
+        def put(self, item):
+            super().put(item)
+            time.sleep(0.05)  # the other thread, which has news, goes on first
+
+    def fails(_):
+        begins.set()
+        go.wait(PATIENCE)
+        raise IndexError("of another thread")
+
+    begins, go = threading.Event(), threading.Event()
+    shared = Shared(fails, [0], helpers=1)
+    assert begins.wait(PATIENCE)
+    shared.news = SlowQueue()
+    go.set()
+    with pytest.raises(IndexError, match="of another thread"):
+        shared.results()
 
 
 def test_threads_end_after_what_they_work_for(new_threads):

@@ -124,9 +124,8 @@ class Shared(Generic[P, Q]):
     def _help(self) -> None:
         try:
             self._do()
-        except BaseException as error:
-            self.errors.append(error)
-            self._drop()
+        except BaseException:
+            self._drop()  # ``results`` raises it
 
     def _do(self) -> None:
         while True:
@@ -136,6 +135,9 @@ class Shared(Generic[P, Q]):
                 return
             try:
                 self.found[i] = self.work(self.parts[i])
+            except BaseException as error:
+                self.errors.append(error)  # before the part is over, when ``results`` looks at them
+                raise
             finally:
                 self.over.append(i)
                 self.news.put(None)
