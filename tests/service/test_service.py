@@ -263,11 +263,19 @@ def test_it_is_ready_only_while_a_request_would_be_accepted(service, models, mon
     assert service.health().ready  # a request was accepted
     for path, needed in ((tmp_path / "ledger", 2**20), (tmp_path, models["left"].stat().st_size)):
         with monkeypatch.context() as patch:
-            free = {str(path): needed - 1}
-            patch.setattr(Disk, "free", lambda _, folder, free=free: free.get(folder))
+            free, ready = {str(path): needed - 1}, []
+
+            def looked(_, folder, free=free, ready=ready):
+                ready.append(service.health().ready)
+                return free.get(folder)
+
+            patch.setattr(Disk, "free", looked)
             rounds.once()
             assert "the disk is full" in service.health().problem
             assert str(path) in service.health().problem
+            ready.clear()
+            rounds.once()
+            assert not any(ready)  # nor for a moment while it looks again
         rounds.once()
         assert service.health().ready
     assert not list(tmp_path.rglob(".room"))

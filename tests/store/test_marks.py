@@ -41,7 +41,7 @@ def test_a_marked_file_is_changed_by_its_program_alone_until_the_mark_is_removed
         with pytest.raises(StoreError) as refused:
             change(path, **options)
         assert "m.erasable is managed by tester (https://ask.example)" in str(refused.value)
-        assert "Run instead: tester forget" in str(refused.value)
+        assert "to forget rows, run: tester forget" in str(refused.value)
         assert text(path) == b"before"
     change(path, managed_as="id-1")
     assert text(path) == b"after"
@@ -161,7 +161,7 @@ def test_a_model_that_is_managed_is_neither_learnt_nor_forgotten_nor_saved_over(
         with pytest.raises(StoreError, match="tester forget"):
             call()
     assert (tmp_path / "m.erasable").read_bytes() == before
-    assert file.verify().core_rows == 3  # whoever reads it may
+    assert file.verify().core_rows == 3  # reading is not affected
     assert ModelFile(tmp_path / "m.erasable", managed_as="id-1").forget(ids=["a"]).core_rows == 2
     held.remove()
 

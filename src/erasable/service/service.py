@@ -297,12 +297,13 @@ class ErasureService:
     def _probe(self) -> None:
         """Find out whether a request would be accepted and carried out. It never raises: it is not to become rarer."""
         self.ledger.probe()
-        self._no_room = None
+        problem = None
         try:
             for file in self._files.values():
                 check_room(os.path.dirname(file.path), file.size() + _SPARE)
         except StoreError as error:
-            self._no_room = str(error)
+            problem = str(error)
+        self._no_room = problem  # at once, so that no answer in between says that it is ready
 
     def _compare(self) -> None:
         self.worker.compare()

@@ -1,8 +1,8 @@
 """A mark next to a file: which program manages it, so that no other one changes it behind that program's back.
 
 ``.NAME.mark`` is a JSON object of texts: ``by`` (the program), ``ask`` (where it is reached), ``command`` (what to run
-instead of a change by hand) and ``id`` (drawn by the program, which may change the file as that ``id``). Its program
-holds an exclusive ``flock`` on it. A mark that nobody locks was left by a program that was killed.
+to have rows forgotten) and ``id`` (drawn by the program, which may change the file as that ``id``). Its program holds
+an exclusive ``flock`` on it. A mark that nobody locks was left by a program that was killed.
 
 Anybody who may write in the folder may have written the mark: it is read only if it is a small plain file of texts that
 can be shown.
@@ -99,9 +99,9 @@ def set_mark(path: str | os.PathLike[str], mark: Mark, *, disk: Disk = REAL_DISK
                     write_fully(disk, descriptor, memoryview(json.dumps(asdict(mark)).encode() + b"\n"))
                     disk.chmod(descriptor, 0o644)
                     return HeldMark(place, descriptor)
-                left = _read(place, descriptor)
-                if left is None or left.by != mark.by:
-                    raise _refused(place, left, running=False)
+                stale = _read(place, descriptor)
+                if stale is None or stale.by != mark.by:
+                    raise _refused(place, stale, running=False)
                 disk.unlink(place.mark)  # this program left it when it was killed
             except BaseException:
                 close_quietly(disk, descriptor)
@@ -158,8 +158,8 @@ def _refuse_odd(place: Place) -> None:
 def _read(place: Place, descriptor: int) -> Mark | None:
     """The mark in a file; None if it cannot be read as one, also if it has characters that are not printable."""
     try:
-        found = json.loads(read_all(place.disk, descriptor, place.mark, _LARGEST))
-        return Mark(**{name: str(found[name]) for name in ("by", "ask", "command", "id") if name in found})
+        members = json.loads(read_all(place.disk, descriptor, place.mark, _LARGEST))
+        return Mark(**{name: str(members[name]) for name in ("by", "ask", "command", "id") if name in members})
     except (StoreError, ConfigurationError, ValueError, TypeError, LookupError, RecursionError):
         return None
 
@@ -175,7 +175,9 @@ def _refused(place: Place, mark: Mark | None, *, running: bool) -> StoreError:
     """The error that says which program manages a file, and what to do."""
     managed = f"{os.path.basename(place.head)} is managed by {_program(mark)}"
     if running:
-        instead = f"Run instead: {mark.command}" if mark is not None and mark.command else "Ask that program."
+        instead = "Ask that program."
+        if mark is not None and mark.command:
+            instead = f"Ask that program; to forget rows, run: {mark.command}"
         message = f"{managed}, and only that program may change it. Nothing was changed. {instead}"
     else:
         message = (
