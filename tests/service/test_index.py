@@ -473,8 +473,9 @@ def test_a_reference_is_shown_by_no_character_that_is_not_seen():
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        *((text, None) for text in ("case 7", "Case 7 Ann Lee", "march leavers", "Retention", "")),
+        *((text, None) for text in ("case 7", "Case 7", "DSR EU 2026", "march leavers", "Retention", "案件7", "")),
         *((text, "a name") for text in ("Ann Lee", "LEE, Ann", "中村")),
+        *((text, "a name or an address") for text in ("Case 7 Ann Lee", "case 7 LEE, Ann", "12 High Street")),
         ("ann@example.org", "an e-mail"),
     ],
 )

@@ -368,15 +368,18 @@ def read_reference(text: str) -> str:
 
 
 def doubt_of_reference(text: str) -> str | None:
-    """A warning if a reference looks like an e-mail address or a name; a guess, since texts do not say what they are.
+    """A warning if a reference looks like an e-mail address, a name or a street; a guess, since texts have no types.
+
+    Next to a number two words count if they follow each other and begin with capitals, but are not both abbreviations.
 
     Examples
     --------
     >>> from erasable.core.names import doubt_of_reference
-    >>> [doubt_of_reference(text) is None for text in ("case 7", "Ann Lee", "ann@example.org")]
+    >>> [doubt_of_reference(text) is None for text in ("case 7", "Case 7 Ann Lee", "ann@example.org")]
     [True, False, False]
     """
     words = re.findall(r"[^\W\d_]{2,}", text)
+    pairs = re.findall(r"(?=\b([^\W\d_]{2,}),? +([^\W\d_]{2,}))", text)
     has_digit = any(map(str.isdigit, text))
     capitalised = [word for word in words if word[0] != word[0].lower()]
     without_case = [word for word in words if word.lower() == word.upper()]
@@ -384,6 +387,8 @@ def doubt_of_reference(text: str) -> str | None:
         what = "an e-mail address"
     elif not has_digit and (len(capitalised) > 1 or without_case):
         what = "a name"
+    elif any(one in capitalised and two in capitalised and not (one + two).isupper() for one, two in pairs):
+        what = "a name or an address"
     else:
         return None
     return f"the reference looks like {what}. It is kept after the erasure, until a purge: use one that names nobody."
