@@ -224,7 +224,7 @@ def test_no_interrupt_waits_long_for_the_other_threads(new_threads, monkeypatch,
 
 
 def test_a_thread_that_ends_without_a_result_is_not_waited_for(new_threads, monkeypatch):
-    monkeypatch.setattr(Shared, "_help", lambda self: self.left.popleft())
+    monkeypatch.setattr(Shared, "_help", lambda self: self.waiting.popleft())
     shared = Shared(lambda i: i, range(3), helpers=1)
     until(lambda: shared.helpers[0]() is None)
     with pytest.raises(EngineError, match="run it again"):

@@ -113,8 +113,8 @@ class Shared(Generic[P, Q]):
 
     def __init__(self, work: Callable[[P], Q], parts: Sequence[P], helpers: int | None = None) -> None:
         self.work, self.parts = work, parts
-        self.left, self.over = deque(range(len(parts))), deque[int]()
-        self.found, self.errors = dict[int, Q](), deque[BaseException]()
+        self.waiting, self.over = deque(range(len(parts))), deque[int]()
+        self.outcomes, self.errors = dict[int, Q](), deque[BaseException]()
         self.news: SimpleQueue[Any] = SimpleQueue()  # something is over
         self.helpers: list[weakref.ref[Task]] = []
         n = min(n_threads(), len(parts)) - 1 if helpers is None else helpers
@@ -130,11 +130,11 @@ class Shared(Generic[P, Q]):
     def _do(self) -> None:
         while True:
             try:
-                i = self.left.popleft()
+                i = self.waiting.popleft()
             except IndexError:
                 return
             try:
-                self.found[i] = self.work(self.parts[i])
+                self.outcomes[i] = self.work(self.parts[i])
             except BaseException as error:
                 self.errors.append(error)  # before the part is over, when ``results`` looks at them
                 raise
@@ -146,7 +146,7 @@ class Shared(Generic[P, Q]):
         """Begin no more parts."""
         try:
             while True:
-                self.over.append(self.left.pop())
+                self.over.append(self.waiting.pop())
         except IndexError:
             pass
 
@@ -168,9 +168,9 @@ class Shared(Generic[P, Q]):
             self._wait(math.inf)
         if self.errors:
             raise self.errors[0]
-        if len(self.found) < len(self.parts):
+        if len(self.outcomes) < len(self.parts):
             raise EngineError("a thread that shared the work ended before it was done: run it again.")
-        return [self.found[i] for i in range(len(self.parts))]
+        return [self.outcomes[i] for i in range(len(self.parts))]
 
     def stop(self) -> None:
         """Begin no more parts, and wait a moment for those begun. What they return is used no more."""
@@ -288,12 +288,12 @@ _watcher = _Watcher()
 @functools.cache
 def _blas() -> ThreadpoolController:
     """The libraries, found by another thread: C calls Python for each, which would swallow an interrupt."""
-    found: SimpleQueue[ThreadpoolController] = SimpleQueue()
+    controllers: SimpleQueue[ThreadpoolController] = SimpleQueue()
     with suppress(RuntimeError):  # no more threads can be started
-        thread = _started(lambda: found.put(_find_blas()))
+        thread = _started(lambda: controllers.put(_find_blas()))
         while thread() is not None:
             with suppress(Empty):
-                return found.get(timeout=GLANCE)
+                return controllers.get(timeout=GLANCE)
     return _find_blas()
 
 

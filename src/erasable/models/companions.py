@@ -76,10 +76,10 @@ def take_kept(path: str | os.PathLike[str], model: Model, head: Buffer) -> None:
         content = read_cache(file, LARGEST_COMPANION)
         if content is None or not _is_bound(file, content) or (opened := _opened(content, head)) is None:
             return
-        found = json.loads(opened)
-        name, library, version, digest = (str(found["learner"][n]) for n in ("name", "library", "version", "sha256"))
+        members = json.loads(opened)
+        name, library, version, digest = (str(members["learner"][n]) for n in ("name", "library", "version", "sha256"))
         facts = TrainedLearner(name, library, version, digest)
-        model.cache["learner"] = room().from_text(model.head, facts, str(found["text"]), codes_of(model))
+        model.cache["learner"] = room().from_text(model.head, facts, str(members["text"]), codes_of(model))
 
 
 def keep(path: str | os.PathLike[str], model: Model, head: Buffer) -> bool:

@@ -108,8 +108,8 @@ def inspect(path: str | os.PathLike[str], *, rows: bool = False, learnt: int | N
     if learnt is not None and learnt < 1:
         raise ConfigurationError(f"the number of rows learnt must be positive; got {learnt}.")
 
-    found = _read_file_with(path, lambda head, fetch: _inspected(head, fetch, rows, learnt))
-    return replace(found, old_bytes=in_words(doubt_about_blocks(path)))
+    inspection = _read_file_with(path, lambda head, fetch: _inspected(head, fetch, rows, learnt))
+    return replace(inspection, old_bytes=in_words(doubt_about_blocks(path)))
 
 
 def rows_of(

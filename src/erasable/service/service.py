@@ -613,8 +613,8 @@ class ErasureService:
         ledger = self._ledger
         if ledger is None:
             return Health(False, "the service is not running.", self._doubts)
-        found = [ledger.problem, self._no_room, *(thread.problem for thread in self._threads)]
-        problems = [problem for problem in found if problem is not None]
+        states = ledger.problem, self._no_room, *(thread.problem for thread in self._threads)
+        problems = [problem for problem in states if problem is not None]
         try:
             os.close(os.open(os.devnull, os.O_RDONLY))
         except OSError:  # threads that need no file succeed all the same

@@ -141,12 +141,12 @@ class Disk:
         """Return how many bytes this user can still write in a folder; None if the system does not say."""
         if not hasattr(os, "statvfs"):
             return None
-        found = os.statvfs(path)
-        if not found.f_blocks:  # some file systems count nothing
+        volume = os.statvfs(path)
+        if not volume.f_blocks:  # some file systems count nothing
             return None
-        if found.f_files and not found.f_favail:
+        if volume.f_files and not volume.f_favail:
             return 0
-        return found.f_bavail * found.f_frsize
+        return volume.f_bavail * volume.f_frsize
 
     def facts(self, target: str | int) -> os.stat_result:
         """Return inode, size, mode and link count of a path, following links, or of a descriptor."""
