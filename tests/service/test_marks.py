@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 
 from erasable.cli.app import run
 from erasable.errors import BusyError, StoreError
 from erasable.operations.model_file import ModelFile
 from erasable.service.service import ErasureService
-from erasable.store import side_files
+from erasable.store import Disk, side_files
 from tests.service.conftest import KEY, OPERATOR, committed
 
 AT = "https://erase.example"
@@ -62,6 +64,21 @@ def test_a_start_that_fails_leaves_no_mark_and_a_mark_of_a_killed_service_is_tak
     left.write_text('{"by": "erasable serve", "ask": "https://old.example", "id": "x"}')
     opened(managed_at=AT)
     assert AT in left.read_text()
+
+
+def test_on_a_full_disk_it_starts_and_marks_its_models_once_there_is_room(opened, models, monkeypatch):
+    opened(managed_at=AT)  # whose ledger exists from now on
+    with monkeypatch.context() as full:
+        full.setattr(Disk, "write", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full")))
+        service = opened(managed_at=AT)
+        assert not service.health().ready
+        assert marks(models) == []
+    service._probe()
+    assert service.health().ready
+    assert marks(models) == [*models.values()]
+    committed(service, "person-3")
+    service.stop()
+    assert marks(models) == []
 
 
 def test_a_service_without_an_address_sets_no_mark(service, models):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -12,7 +13,7 @@ import pytest
 
 from erasable import ErasableClassifier, ModelFile
 from erasable.errors import BusyError, ConfigurationError, StoreError
-from erasable.store import Mark, locked, read, set_mark, side_files
+from erasable.store import Disk, Mark, locked, read, set_mark, side_files
 from erasable.store._marks import refuse_managed
 from tests.waiting import PATIENCE
 
@@ -49,6 +50,16 @@ def test_a_marked_file_is_changed_by_its_program_alone_until_the_mark_is_removed
     held.remove()
     assert not side_files(path).mark.exists()
     change(path)
+
+
+def test_a_mark_that_cannot_be_written_leaves_the_file_to_everybody(path, monkeypatch):
+    with monkeypatch.context() as full:
+        full.setattr(Disk, "write", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full")))
+        with pytest.raises(StoreError, match="the disk is full"):
+            set_mark(path, MARK)
+    assert not side_files(path).mark.exists()
+    change(path)
+    assert text(path) == b"after"
 
 
 def test_a_second_program_cannot_manage_a_file_meanwhile(path, monkeypatch):

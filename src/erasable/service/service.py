@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hmac
 import os
 import secrets
@@ -66,6 +67,7 @@ T = TypeVar("T")
 
 _PURGES, _PROBES = 600.0, 2.0  # seconds
 _SPARE = 2**16  # bytes next to a new copy of a model
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 _SHORTEST_KEY = 16  # bytes
 
 
@@ -174,7 +176,7 @@ class ErasureService:
         if len(operator_key) < _SHORTEST_KEY:
             raise ConfigurationError(f"the operator's key must have at least {_SHORTEST_KEY} bytes.")
         paths = {name: os.path.abspath(path) for name, path in models.items()}
-        self._managed_at, self._marks = managed_at, list[HeldMark]()
+        self._managed_at, self._marks = managed_at, dict[str, HeldMark]()  # by the path of the model
         self._mark_id = None if managed_at is None else secrets.token_hex(8)
         self._writer: Caller = call_here
         self._reader: Caller = call_here
@@ -246,7 +248,11 @@ class ErasureService:
         return self.health()
 
     def _recover(self) -> None:
-        self._set_marks()
+        try:
+            self._set_marks()
+        except StoreError as error:
+            if error.errno not in _NO_ROOM:
+                raise  # with a full disk it predicts all the same, and ``_probe`` tries again
         for file in self._files.values():
             with locked_model(file.path, PATIENCE, managed_as=self._mark_id):
                 pass  # taking the lock erases what an interrupted change or a renamed model left behind
@@ -301,6 +307,7 @@ class ErasureService:
         try:
             for file in self._files.values():
                 check_room(os.path.dirname(file.path), file.size() + _SPARE)
+            self._set_marks()
         except StoreError as error:
             problem = str(error)
         self._no_room = problem  # at once, so that no answer in between says that it is ready
@@ -352,17 +359,18 @@ class ErasureService:
             self._remove_marks()
 
     def _set_marks(self) -> None:
-        """Mark the models, so that other programs ask this service; a change that they have begun goes on."""
+        """Mark the models that are not marked, so that other programs ask this service; their changes go on."""
         if self._managed_at is None or self._mark_id is None:
             return
         command = f"erasable request --url {self._managed_at} --token-file TOKEN --file LIST"
         mark = Mark("erasable serve", self._managed_at, command, self._mark_id)
         for file in self._files.values():
-            self._marks.append(set_mark(file.path, mark))
+            if file.path not in self._marks:
+                self._marks[file.path] = set_mark(file.path, mark)
 
     def _remove_marks(self) -> None:
         while self._marks:
-            self._marks.pop().remove()
+            self._marks.popitem()[1].remove()
 
     def _end_processes(self) -> None:
         for process in self._processes:

@@ -96,8 +96,7 @@ def set_mark(path: str | os.PathLike[str], mark: Mark, *, disk: Disk = REAL_DISK
             descriptor = _lock_of_mark(place)
             try:
                 if disk.facts(descriptor).st_size == 0:
-                    write_fully(disk, descriptor, memoryview(json.dumps(asdict(mark)).encode() + b"\n"))
-                    disk.chmod(descriptor, 0o644)
+                    _write(place, descriptor, mark)
                     return HeldMark(place, descriptor)
                 stale = _read(place, descriptor)
                 if stale is None or stale.by != mark.by:
@@ -107,6 +106,16 @@ def set_mark(path: str | os.PathLike[str], mark: Mark, *, disk: Disk = REAL_DISK
                 close_quietly(disk, descriptor)
                 raise
             close_quietly(disk, descriptor)
+
+
+def _write(place: Place, descriptor: int, mark: Mark) -> None:
+    try:
+        write_fully(place.disk, descriptor, memoryview(json.dumps(asdict(mark)).encode() + b"\n"))
+        place.disk.chmod(descriptor, 0o644)
+    except BaseException:
+        with suppress(OSError):
+            place.disk.unlink(place.mark)  # an empty mark would keep everybody from changing the file
+        raise
 
 
 def _lock_of_mark(place: Place) -> int:
