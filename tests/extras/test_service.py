@@ -62,9 +62,10 @@ def test_a_request_is_carried_out_and_has_a_receipt(capsys):
         code, table = called(port, LEARN, token, b"a,b,c,y,i,s\n1,2,3,yes,n1,p1\n", "text/csv")
         assert code == 200, table
         assert table["rows"] == 1
-        code, found = called(port, "/invocations", token, {"inputs": [[1.0, 2.0, 3.0]]})
+        row = {"name": "X", "shape": [1, 3], "datatype": "FP64", "data": [1.0, 2.0, 3.0]}
+        code, found = called(port, "/v2/models/m/infer", token, {"inputs": [row]})
         assert code == 200, found
-        assert len(found["predictions"]) == 1
+        assert len(found["outputs"][0]["data"]) == 1
         code, batch = called(port, "/v1/erasures", token, b"p1\n", "text/plain")
         assert code == 202, batch
         receipts = until(lambda: called(port, f"/v1/erasures/{batch['batch']}", token)[1]["receipts"], 0.05)

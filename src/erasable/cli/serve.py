@@ -28,9 +28,9 @@ def serve(
 ) -> None:
     """Serve models: predictions out, erasure requests in, every deletion durable and with a receipt.
 
-    Speaks OpenDSR 2.0, the Open Inference Protocol and MLflow's /invocations, and shows a console at /. Only health,
-    discovery and the certificate are answered without a token: `erasable token make` makes one. On SIGTERM it finishes
-    the accepted requests and stops.
+    Speaks OpenDSR 2.0 and the Open Inference Protocol, and shows a console at /. Only health, discovery and the
+    certificate are answered without a token: `erasable token make` makes one. On SIGTERM it finishes the accepted
+    requests and stops.
 
     For example:
 

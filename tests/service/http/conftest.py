@@ -40,6 +40,11 @@ CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", 
 TYPES = {"email": "subject", "row": "id"}
 
 
+def inference(rows):
+    """A request for predictions of rows of numbers."""
+    return {"inputs": [{"name": "X", "shape": rows.shape, "datatype": "FP64", "data": rows.ravel().tolist()}]}
+
+
 @pytest.fixture(scope="session", autouse=True)
 def nothing_goes_through_a_proxy():
     """Whatever is set for the rest of this machine: the servers are on it."""

@@ -18,7 +18,7 @@ from erasable.service.http.server import made_of
 from erasable.service.settings import Settings
 from erasable.service.tokens import SCOPES, make_token
 from erasable.store import side_files
-from tests.service.http.conftest import IDS, PEOPLE, TYPES, X, Y, serving
+from tests.service.http.conftest import IDS, PEOPLE, TYPES, X, Y, inference, serving
 from tests.waiting import PATIENCE, until
 
 
@@ -86,7 +86,7 @@ def test_a_model_that_is_taken_away_is_said_and_goes_on_when_it_is_back(own, dam
         model.write_bytes(b"canary" * 100)
     until(lambda: own.http.get("/v2/health/ready").status_code == 503)
     assert own.http.get("/v1/health").json()["problem"]
-    assert own.http.post("/invocations", json={"inputs": X[:1].tolist()}).status_code == 200
+    assert own.http.post("/v2/models/credit/infer", json=inference(X[:1])).status_code == 200
     state = own.http.get("/v1/state")
     assert state.status_code == 503
     assert state.headers["Retry-After"] == "1"

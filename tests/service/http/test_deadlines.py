@@ -6,7 +6,6 @@ import socket
 import threading
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 
 from erasable.estimators import base
@@ -85,16 +84,16 @@ def test_predicting_past_its_deadline_stops_between_blocks(site, monkeypatch):
         finally:
             ended.set()
 
-    body = {"instances": np.ones((1000, 4)).tolist()}
-    whole = site.as_("predict").post("/models/credit/invocations", json=body).json()
+    body = {"inputs": [{"name": "X", "shape": [1000, 4], "datatype": "FP64", "data": [1] * 4000}]}
+    whole = site.as_("predict").post("/v2/models/credit/infer", json=body).json()
     monkeypatch.setattr(rows, "_BLOCK", 10)
-    assert site.as_("predict").post("/models/credit/invocations", json=body).json() == whole
+    assert site.as_("predict").post("/v2/models/credit/infer", json=body).json() == whole
     monkeypatch.setattr(Model, "decision", slow)
     monkeypatch.setattr(predictions, "predicted", watched)
 
     def given_up(deadline):
         with another(site, deadline=deadline) as http:
-            assert http.post("/models/credit/invocations", json=body).status_code == 504
+            assert http.post("/v2/models/credit/infer", json=body).status_code == 504
         return bool(calls)
 
     with_longer(0.5, given_up)

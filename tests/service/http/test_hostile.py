@@ -52,12 +52,10 @@ def erasure(**change):
         ("/v2/models/credit/infer", tensor([10**15, 0], []), 413),
         ("/v2/models/credit/infer", tensor([500, 0], []), 400),
         ("/v2/models/credit/infer", tensor([1, 4], [10**400, 1, 1, 1]), 400),
-        ("/models/credit/invocations", {"inputs": [[10**400, 1, 1, 1]]}, 400),
-        ("/models/credit/invocations", {"inputs": [[{"a": 1}, 1, 1, 1]]}, 400),
-        ("/models/credit/invocations", {"dataframe_records": [{f"k{i}": 1} for i in range(1000)]}, 400),
-        ("/models/named/invocations", {"dataframe_records": [{f"k{i}": 1} for i in range(1000)]}, 400),
-        ("/models/credit/invocations", {"dataframe_records": [{"a": 1}] * 1001}, 413),
-        ("/models/credit/invocations", {"inputs": [[1, 2, 3, 4]] * 1001}, 413),
+        ("/v2/models/credit/infer", tensor([1, 4], [{"a": 1}, 1, 1, 1]), 400),
+        ("/v2/models/credit/infer", tensor([1001, 4], [1, 2, 3, 4] * 1001), 413),
+        ("/v2/models/named/infer", {"inputs": [tensor([1], [1], f"k{i}")["inputs"][0] for i in range(1000)]}, 400),
+        ("/v2/models/named/infer", {"inputs": [tensor([1001], [1] * 1001, name)["inputs"][0] for name in "abcd"]}, 413),
     ],
 )  # fmt: skip
 def test_bodies_that_would_grow_are_refused_before_they_do(site, path, body, status):
@@ -134,7 +132,7 @@ def test_a_header_that_decides_occurs_once(site, name):
 
 @pytest.mark.parametrize("text", ["a,b\n1,\r2\n", "a\n" + "x" * 200_000 + "\n", "a,b\n1,\x002\n"])
 def test_csv_that_its_reader_refuses_is_a_problem_of_the_client(site, text):
-    answer = site.as_("predict").post("/models/credit/invocations", content=text, headers={"Content-Type": "text/csv"})
+    answer = site.as_("learn").post("/v1/learn?model=named", content=text, headers={"Content-Type": "text/csv"})
     assert answer.status_code == 400
 
 
@@ -144,8 +142,8 @@ def test_json_of_any_depth_is_read_or_refused(site, depth):
     http = site.as_("all")
     text = json.dumps(erasure())[:-1] + f', "extensions": {{"erasable.example": {nested}}}}}'
     assert http.post("/v2/requests", content=text, headers=JSON).status_code == 400
-    for path in ("/v2/models/credit/infer", "/models/credit/invocations"):
-        assert http.post(path, content=f'{{"inputs": {nested}}}', headers=JSON).status_code == 400
+    inputs = f'{{"inputs": {nested}}}'
+    assert http.post("/v2/models/credit/infer", content=inputs, headers=JSON).status_code == 400
     lines = f'{{"a": {nested}}}'
     answer = http.post("/v1/learn?model=named", content=lines, headers=LINES)
     assert answer.status_code == 400
@@ -228,8 +226,6 @@ def test_canaries_in_odd_places_come_back_nowhere(site, caplog):
         http.post("/v1/learn?model=named", content=f"a,b,c,d,label\n1,2,3,{CANARY},yes\n", headers=table),
         http.post("/v1/learn?model=named", content=b'{"%b": "x"}' % CANARY.encode(), headers=LINES),
         http.post("/v1/learn?model=named", content=CANARY, headers={"Content-Type": f"text/{CANARY}"}),
-        http.post("/models/named/invocations", content=f"{CANARY}\n1\n", headers=table),
-        http.post("/models/named/invocations", json={"dataframe_records": [{CANARY: CANARY}]}),
         http.post("/v2/models/named/infer", json=tensor([1], [CANARY], CANARY, CANARY)),
         http.post("/v2/requests", json=erasure(status_callback_urls=[f"https://{CANARY}/{CANARY}"])),
         http.post("/v2/requests", json=erasure(subject_identities=[{CANARY: CANARY}])),
@@ -377,7 +373,7 @@ def test_learning_that_waits_is_given_up_in_time_and_takes_no_thread_from_others
 
 def test_slow_bodies_and_slow_heads_are_given_up(site):
     token = site.tokens["predict"]
-    head = f"POST /models/named/invocations HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n"
+    head = f"POST /v2/models/named/infer HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n"
 
     def given_up(seconds):
         quick = type("Quick", (Connection,), {"seconds": seconds})

@@ -182,7 +182,7 @@ def test_identities_values_and_tokens_are_in_no_log_and_in_no_file(site, caplog)
     }
     said = [http.post("/v2/requests", json=body).text]
     said += [http.post("/v2/requests", json={**body, "subject_request_type": canary}).text]
-    said += [http.post("/models/named/invocations", json={"inputs": [[canary]]}).text]
+    said += [http.post("/v2/models/named/infer", json={"inputs": [[canary]]}).text]
     said += [http.get(f"/v2/models/{canary}").text, http.get(f"/v1/receipts/{canary}").text]
     said += [site.plain.get("/v1/state", headers={"Authorization": f"Bearer {canary}"}).text]
     until(lambda: http.get(f"/v1/receipts/{request_id}").status_code == 200)
@@ -311,7 +311,7 @@ def test_a_model_with_a_schema_has_as_many_features_as_the_schema_makes(tmp_path
         ("GET", "/nowhere", 404, "application/problem+json"),
         ("GET", "/v2/nowhere", 404, "application/json"),
         ("GET", "/v1/learn", 405, "application/problem+json"),
-        ("DELETE", "/invocations", 405, "application/problem+json"),
+        ("DELETE", "/v1/state", 405, "application/problem+json"),
     ],
 )
 def test_addresses_that_lead_nowhere_are_answered_in_the_form_of_their_neighbours(site, method, path, status, form):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import json
 import os
 import re
 import shutil
@@ -22,7 +23,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from erasable.service.tokens import make_token
-from tests.service.http.conftest import PEOPLE, X
+from tests.service.http.conftest import PEOPLE, X, inference
 from tests.service.http.test_process import DEPLOY, erasure, free_port, home, start
 from tests.waiting import PATIENCE, until
 
@@ -127,15 +128,16 @@ class _Here(httpx.HTTPTransport):
 def test_the_whole_journey_goes_through_the_proxy(front):
     app, controller, auditor = front.as_("predict"), front.as_("erase"), front.as_("audit")
     # Predictions, of a large body too, also where its length is not said before.
-    small = app.post("/invocations", json={"instances": X[:3].tolist()})
-    assert (small.status_code, len(small.json()["predictions"])) == (200, 3)
-    many = b'{"instances": ' + str(np.tile(X, (60, 1)).tolist()).encode() + b"}"
+    infer = "/v2/models/credit/infer"
+    small = app.post(infer, json=inference(X[:3]))
+    assert (small.status_code, small.json()["outputs"][0]["shape"]) == (200, [3])
+    many = json.dumps(inference(np.tile(X, (60, 1)))).encode()
     assert len(many) > 10**6
     headers = {"Content-Type": "application/json"}
     for content in (many, iter([many[:1000], many[1000:]])):
-        answer = app.post("/invocations", content=content, headers=headers)
-        assert (answer.status_code, len(answer.json()["predictions"])) == (200, 60 * len(X))
-    assert app.post("/invocations", content=bytes(65 * 2**20), headers=headers).status_code == 413
+        answer = app.post(infer, content=content, headers=headers)
+        assert (answer.status_code, answer.json()["outputs"][0]["shape"]) == (200, [60 * len(X)])
+    assert app.post(infer, content=bytes(65 * 2**20), headers=headers).status_code == 413
 
     # An erasure, up to its receipt, by addresses that the service gave out.
     found = front.as_().get("/v2/discovery", headers={"X-Forwarded-Host": "evil.example", "X-Forwarded-Proto": "http"})

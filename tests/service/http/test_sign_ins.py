@@ -66,7 +66,10 @@ def test_a_stranger_has_to_wait_and_the_officer_behind_the_same_address_does_not
         wrong = {"Authorization": "Bearer erasable_canary"}
         answers = [http.post("/login", data={"token": "erasable_canary"}) for _ in range(4)]
         answers += [http.get("/v1/state", headers=wrong), http.get("/v1/state", headers=wrong)]
-        answers += [http.post("/login", data={"token": "erasable_canary"}), http.post("/invocations", headers=wrong)]
+        answers += [
+            http.post("/login", data={"token": "erasable_canary"}),
+            http.post("/v2/models/credit/infer", headers=wrong),
+        ]
         assert [answer.status_code for answer in answers] == [401] * 5 + [429] * 3
         assert all(1 <= int(answer.headers["Retry-After"]) <= 2 for answer in answers[5:])
         assert http.get("/v1/state").status_code == 200

@@ -42,7 +42,6 @@ ERRORS: dict[int | str, Any] = {
 _NOT_YET: dict[int | str, Any] = {202: {"description": "Not signed yet."}}
 
 router = APIRouter(tags=["Service"], responses=ERRORS)
-_several = "name one with ?model="
 _TYPES: dict[str, type] = {"int": int, "str": str, "float": float, "bool": bool}
 
 
@@ -143,7 +142,7 @@ async def learn(
 
     Ids, subjects and labels of CSV are texts as they are written, unless `id_type` and the like state another type.
     """
-    name = site.only_model(model, _several)
+    name = site.only_model(model)
     kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
     body = Packed(*[part async for part in _gathered(request.stream())])
     named = {"label": label_type, "id": id_type, "subject": subject_type}
@@ -156,14 +155,14 @@ async def learn(
 @router.get("/v1/state")
 async def state(site: TheSite, caller: Auditor, model: Name = None) -> list[ModelState]:
     """The state of each model, or of one of them."""
-    names = site.service.models if model is None else (site.only_model(model, _several),)
+    names = site.service.models if model is None else (site.only_model(model),)
     return [await run_in_threadpool(model_state, site, name) for name in names]
 
 
 @router.post("/v1/verify", status_code=202)
 async def verify(site: TheSite, caller: Auditor, model: Name = None) -> Checked:
     """Start to learn the stored rows again, from nothing, and to compare every bit; in the background."""
-    name = site.only_model(model, _several)
+    name = site.only_model(model)
     await run_in_threadpool(site.service.note, "verification", caller.name, "", name)
     return checked(await run_in_threadpool(site.service.verify, name))
 
@@ -171,7 +170,7 @@ async def verify(site: TheSite, caller: Auditor, model: Name = None) -> Checked:
 @router.get("/v1/verify")
 async def verification(site: TheSite, caller: Auditor, model: Name = None) -> Checked:
     """The last verification, or the progress of the one that is running."""
-    found = site.service.verification(site.only_model(model, _several))
+    found = site.service.verification(site.only_model(model))
     if found is None:
         raise Refused(404, "nothing was verified since the service started: POST to this address.")
     return checked(found)

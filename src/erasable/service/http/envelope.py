@@ -47,7 +47,7 @@ _HOST = re.compile(rb"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{0,5})?")
 #: Headers that must not be repeated: a proxy and this service could each obey another one.
 _SINGLE = (b"host", b"authorization", b"content-type", b"idempotency-key")
 #: Probes name the address of a container, or no host at all. They learn one bit.
-_PROBED = ("/v2/health/live", "/v2/health/ready", "/health", "/ping")
+_PROBED = ("/v2/health/live", "/v2/health/ready")
 _LATE = "the request took longer than its deadline and is given up, unless it is being written."
 
 

@@ -1,15 +1,14 @@
-"""Predictions in two protocols: the Open Inference Protocol, and MLflow's ``/invocations``.
+"""Predictions in the Open Inference Protocol.
 
-Sources: the Open Inference Protocol (KServe's V2), its REST part; MLflow's scoring protocol. A model with a schema, or
-with names of features, takes one tensor for each column, named like it, of shape [n] or [n, 1]; any other takes one
-tensor of shape [n, d]. Missing cells are ``null``. The version of a model is the random version of its snapshot.
+Source: the Open Inference Protocol (KServe's V2), its REST part. A model with a schema, or with names of features,
+takes one tensor for each column, named like it, of shape [n] or [n, 1]; any other takes one tensor of shape [n, d].
+Missing cells are ``null``. The version of a model is the random version of its snapshot.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, FastAPI, Path, Request
 from fastapi.responses import JSONResponse, Response
@@ -21,14 +20,7 @@ from erasable.models.model import Model
 from erasable.operations.schemas import schema_of
 from erasable.service.http.envelope import direct, in_thread, waiting_of
 from erasable.service.http.problems import Refused
-from erasable.service.http.rows import (
-    columns_of,
-    predicted,
-    rows_of_numbers,
-    rows_of_table,
-    table_of_csv,
-    table_of_records,
-)
+from erasable.service.http.rows import columns_of, predicted, rows_of_numbers, rows_of_table
 from erasable.service.http.site import Site, TheSite, needs, read_json, site_of
 from erasable.service.model_files import Snapshot
 
@@ -38,7 +30,6 @@ Datatype = Literal[
     "BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64", "FP16", "FP32", "FP64", "BYTES"
 ]
 ModelName = Annotated[str, Path(max_length=200)]
-T = TypeVar("T")
 
 
 class Tensor(BaseModel):
@@ -114,7 +105,6 @@ _ERRORS: dict[int | str, Any] = {
     code: {"model": InferenceError, "description": "An error."}
     for code in (400, 401, 403, 404, 409, 413, 421, 429, 503, 504)
 }
-_PROBLEMS: dict[int | str, Any] = {code: {"description": "An error."} for code in (*_ERRORS, 415)}
 
 router = APIRouter(tags=["Predictions"])
 _predicting: dict[str, Any] = {"dependencies": [Depends(needs("predict"))], "responses": _ERRORS}
@@ -131,13 +121,6 @@ def ready(site: TheSite) -> JSONResponse:
     """Whether it predicts and accepts requests: no token is needed."""
     found = site.service.health().ready
     return JSONResponse({"ready": found}, 200 if found else 503)
-
-
-@router.get("/ping", include_in_schema=False)
-@router.get("/health", include_in_schema=False)
-def ping(site: TheSite) -> Response:
-    """MLflow's health check: no token is needed."""
-    return Response("\n", 200 if site.service.health().ready else 503)
 
 
 @router.get("/v2", **_predicting)
@@ -171,7 +154,7 @@ async def infer(request: Request, name: ModelName, version: str | None = None) -
     """Predict rows: outputs ``predict`` and, of a classifier, ``predict_proba``."""
     body = await request.body()
     snapshot = _snapshot(site_of(request), name, version)
-    asked, rows, n = await _read(request, _inferred, snapshot.model, body)
+    asked, rows, n = await _read(request, snapshot.model, body)
     given = _outputs(snapshot.model)
     wanted = given if asked.outputs is None else [one.name for one in asked.outputs]
     if any(output not in given for output in wanted):
@@ -187,28 +170,8 @@ async def infer(request: Request, name: ModelName, version: str | None = None) -
     return JSONResponse({key: value for key, value in answer.items() if value is not None})
 
 
-async def invocations(request: Request, name: ModelName | None = None) -> Response:
-    """MLflow's form: ``dataframe_split``, ``dataframe_records``, ``instances``, ``inputs``, or CSV."""
-    site = site_of(request)
-    snapshot = site.service.snapshot(site.only_model(name, "use /models/{name}/invocations"))
-    kind = request.headers.get("content-type", "application/json").split(";")[0].strip().lower()
-    if kind not in ("application/json", "text/csv"):
-        raise Refused(415, "give application/json or text/csv.")
-    read = _csv if kind == "text/csv" else _invoked
-    rows, n, method = await _read(request, read, snapshot.model, await request.body())
-    answers, shares = await _predict(request, snapshot, rows, n)
-    if method == "predict_proba" and shares is None:
-        raise Refused(400, "a regression has no probabilities.")
-    return JSONResponse({"predictions": answers if method == "predict" else shares})
-
-
-async def only_invocations(request: Request) -> Response:
-    """MLflow's form, for the one model that is served."""
-    return await invocations(request)
-
-
 def add_routes(app: FastAPI) -> None:
-    """Serve both protocols."""
+    """Serve the protocol."""
     schema = InferenceRequest.model_json_schema(ref_template="#/components/schemas/{model}")
     app.state.further_schemas = schema.pop("$defs")
     options: dict[str, Any] = {
@@ -223,10 +186,6 @@ def add_routes(app: FastAPI) -> None:
             include_in_schema="version" not in base,
             openapi_extra={"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}},
         )  # fmt: skip
-    content = {"application/json": {"schema": {"type": "object"}}, "text/csv": {"schema": {"type": "string"}}}
-    options |= {"responses": _PROBLEMS, "openapi_extra": {"requestBody": {"required": True, "content": content}}}
-    app.router.add_api_route("/invocations", only_invocations, **options)
-    app.router.add_api_route("/models/{name}/invocations", invocations, **options)
     app.include_router(router)
 
 
@@ -246,11 +205,11 @@ async def _predict(
     return await in_thread(request, predicted, snapshot.model, rows, waiting_of(request).check)
 
 
-async def _read(request: Request, read: Callable[..., T], model: Model, body: bytes) -> T:
+async def _read(request: Request, model: Model, body: bytes) -> tuple[InferenceRequest, Any, int]:
     most = site_of(request).configuration.rows
     if len(body) <= _READ_AT_ONCE:
-        return read(model, body, most)
-    return await run_in_threadpool(read, model, body, most)
+        return _inferred(model, body, most)
+    return await run_in_threadpool(_inferred, model, body, most)
 
 
 def _outputs(model: Model) -> dict[str, tuple[Datatype, list[int]]]:
@@ -297,52 +256,3 @@ def _flat(tensor: Tensor) -> list[Any]:
     if tensor.data and all(isinstance(row, list) for row in tensor.data):
         return [value for row in tensor.data for value in row]
     return tensor.data
-
-
-def _csv(model: Model, body: bytes, most: int) -> tuple[Any, int, str]:
-    table = table_of_csv(body)
-    n = _few(len(next(iter(table.values()), [])), most)
-    return rows_of_table(model, table), n, "predict"
-
-
-def _invoked(model: Model, body: bytes, most: int) -> tuple[Any, int, str]:
-    """The body of an invocation as rows, their number, and the requested method."""
-    asked = read_json(body)
-    forms = ("dataframe_split", "dataframe_records", "instances", "inputs")
-    if not isinstance(asked, dict) or sum(form in asked for form in forms) != 1:
-        raise Refused(400, f"give an object with one of {', '.join(forms)}.")
-    params = asked.get("params") or {}
-    method = params.get("method", "predict") if isinstance(params, dict) else None
-    if method not in ("predict", "predict_proba"):
-        raise Refused(400, 'params may be {"method": "predict"} or {"method": "predict_proba"}.')
-    form = next(form for form in forms if form in asked)
-    given: Any = asked[form]
-    objects = isinstance(given, list) and bool(given) and all(isinstance(row, dict) for row in given)
-    if form == "dataframe_split":
-        given = _table_of_split(given, most)
-    elif form == "dataframe_records" or (form == "instances" and objects):
-        if not isinstance(given, list):
-            raise Refused(400, f"{form} must be a list.")
-        _few(len(given), most)
-        given = table_of_records(model, given)
-    if isinstance(given, dict):
-        if not given or not all(isinstance(column, list) for column in given.values()):
-            raise Refused(400, f"{form} must hold columns, each a list.")
-        n = _few(len(next(iter(given.values()))), most)
-        return rows_of_table(model, given), n, method
-    if not isinstance(given, list):
-        raise Refused(400, f"{form} must be a list of rows, or an object of columns.")
-    n = _few(len(given), most)
-    return rows_of_numbers(model, given), n, method
-
-
-def _table_of_split(given: Any, most: int) -> dict[str, list[Any]]:
-    """The columns of ``dataframe_split``."""
-    columns, data = (given.get("columns"), given.get("data")) if isinstance(given, dict) else (None, None)
-    named = isinstance(columns, list) and all(isinstance(name, str) for name in columns)
-    if not named or not columns or len(set(columns)) < len(columns) or not isinstance(data, list):
-        raise Refused(400, "dataframe_split needs columns, a list of names, and data, a list of lists.")
-    _few(len(data), most)
-    if any(not isinstance(row, list) or len(row) != len(columns) for row in data):
-        raise Refused(400, "dataframe_split has rows with more or fewer cells than columns.")
-    return {name: [row[j] for row in data] for j, name in enumerate(columns)}

@@ -1,4 +1,4 @@
-"""Bodies of HTTP requests as rows: to predict from, in JSON or CSV, and to learn, in JSON Lines, CSV or Arrow.
+"""Bodies of HTTP requests as rows: to predict from, in JSON, and to learn, in JSON Lines, CSV or Arrow.
 
 A small Arrow body can unpack to all of memory, so its unpacked size is computed first. It can grow in three ways.
 Buffers may be compressed: the unpacked length of each is in its first 8 bytes, and pyarrow allocates that and no more.
@@ -8,11 +8,9 @@ Source: the Arrow columnar format, its IPC part (``Message.fbs``), and the layou
 
 from __future__ import annotations
 
-import csv
 import io
 import itertools
 import json
-import math
 import re
 import struct
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -40,8 +38,6 @@ _QUOTED = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\"""")
 _LISTS = ("list", "large_list", "fixed_size_list")
 _TEXT = ("string", "large_string", "binary", "large_binary", "fixed_size_binary")
 _FLAT = ("null", "boolean", "integer", "floating", "decimal", "temporal")
-
-Table = dict[str, list[Any]]
 
 
 # -- rows to predict from ----------------------------------------------------------------------------------------
@@ -90,55 +86,13 @@ def rows_of_numbers(model: Model, rows: Any) -> Any:
     return X
 
 
-def table_of_csv(body: bytes) -> Table:
-    """CSV with a line of names; cells that are numbers become numbers, empty ones are missing."""
-    try:
-        lines = list(csv.reader(io.StringIO(body.decode("utf-8-sig"))))
-    except UnicodeDecodeError as error:
-        raise InputError("CSV must be in UTF-8.") from error
-    except csv.Error as error:
-        raise InputError("CSV could not be read: a cell is too long, or a line break stands alone.") from error
-    if not lines or len(set(lines[0])) < len(lines[0]):
-        raise InputError("CSV needs a first line of different names of columns.")
-    if any(len(line) != len(lines[0]) for line in lines[1:]):
-        raise InputError("CSV has lines with more or fewer cells than names.")
-    return {name: [_cell(line[j]) for line in lines[1:]] for j, name in enumerate(lines[0])}
-
-
-def table_of_records(model: Model, records: Sequence[Any]) -> Table:
-    """The columns that a model needs, or all, of a list of objects; a key that one lacks is missing there.
-
-    Other keys are not copied: a key that only one of many objects has would be a column of its own.
-    """
-    if not all(isinstance(record, dict) for record in records):
-        raise InputError("records must be JSON objects.")
-    needed = columns_of(model)
-    if needed is None and any(record.keys() != records[0].keys() for record in records):
-        raise InputError("records must have the same keys, since the model knows no names of columns.")
-    names = list(records[0]) if needed is None and records else needed or []
-    return {
-        name: [record.get(name) for record in records] for name in names if any(name in record for record in records)
-    }
-
-
-def _encoded(model: Model, table: Table) -> Any:
+def _encoded(model: Model, table: dict[str, list[Any]]) -> Any:
     schema = schema_of(model)
     assert schema is not None
     try:
         return schema.prepared(table)
     except OverflowError:
         raise InputError("a cell is a number that is larger than float64 has.") from None
-
-
-def _cell(text: str) -> str | float | None:
-    if not text:
-        return None
-    try:
-        number = float(text)
-    except ValueError:
-        return text
-    spelt_for_python = "_" in text or not text.isascii()  # 1_0 is no number in a table
-    return number if math.isfinite(number) and not spelt_for_python else text
 
 
 def predicted(

@@ -231,10 +231,10 @@ class Site:
         """End a session."""
         self._sessions.pop(name, None)
 
-    def only_model(self, name: str | None, hint: str) -> str:
+    def only_model(self, name: str | None) -> str:
         """The name of a model: the given one, or that of the only one."""
         if name is None and len(self.service.models) > 1:
-            raise Refused(400, f"several models are served: {hint}.")
+            raise Refused(400, "several models are served: name one with ?model=.")
         return self.service.snapshot(name if name is not None else self.service.models[0]).name
 
 
