@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import logging
 import os
@@ -15,7 +14,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from erasable import ErasableClassifier, TableEncoder, load
@@ -46,19 +44,16 @@ def learn(site, body, kind="application/jsonl", **params):
     return site.as_("learn").post("/v1/learn", params=params, content=body, headers={"Content-Type": kind})
 
 
-def test_rows_are_learnt_from_json_lines_csv_and_arrow(site):
+def test_rows_are_learnt_from_json_lines_and_csv(site):
     before = load(site.configuration.model_files()["named"]).n_core_
     said = learn(site, lines(0)).json()
     assert (said["rows"], said["rows_stored"]) == (5, before + said["rows_added"])
     records = [json.loads(line) for line in lines(5).splitlines()]
-    table, out = pa.Table.from_pylist(records), io.BytesIO()
-    with pa.ipc.new_stream(out, table.schema) as writer:
-        writer.write_table(table)
-    assert learn(site, out.getvalue(), "application/vnd.apache.arrow.stream").json()["rows"] == 5
     names = list(records[0])
     text = "\n".join([",".join(names), *(",".join(str(r[n]) for n in names) for r in records)])
-    again = learn(site, text, "text/csv", skip_known="true").json()
-    assert again["rows_known"] + again["rows"] >= 5
+    assert learn(site, text, "text/csv").json()["rows"] == 5
+    again = learn(site, lines(5), skip_known="true").json()
+    assert again["rows_known"] + again["rows"] == 5
     assert load(site.configuration.model_files()["named"]).n_core_ == again["rows_stored"]
 
 
@@ -89,7 +84,7 @@ def test_the_types_of_a_csv_are_stated_and_never_those_of_other_rows(site):
         (b'{"a": 1}\n', "application/jsonl", 400),
         (lines(20).replace("0.", "canary."), "application/jsonl", 400),
         (b"rows", "application/xml", 415),
-        (b"no arrow", "application/vnd.apache.arrow.stream", 400),
+        (b"arrow", "application/vnd.apache.arrow.stream", 415),
     ],
 )
 def test_rows_that_cannot_be_learnt_change_nothing(site, body, kind, status):

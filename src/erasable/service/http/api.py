@@ -18,7 +18,7 @@ from erasable.service.http.envelope import in_thread, waiting_of
 from erasable.service.http.opendsr import Moment, Name, RequestId, rfc3339
 from erasable.service.http.packs import download
 from erasable.service.http.problems import Problem, Refused
-from erasable.service.http.rows import ARROW, JSON_LINES, columns_of, read_blocks
+from erasable.service.http.rows import JSON_LINES, columns_of, read_blocks
 from erasable.service.http.site import Auditor, Site, TheSite, needs
 from erasable.service.index import Query as Search
 from erasable.service.processes import APART, Packed
@@ -26,12 +26,12 @@ from erasable.service.requests import Entry
 from erasable.service.service import Health, Verification
 from erasable.service.tokens import Token
 
-_UNPACKED = 4  # times the longest body: what an Arrow stream may be once it is unpacked
+_CELLS = 4  # times the longest body: the cells of rows to learn, at 8 bytes each
 _METRICS = "text/plain; version=0.0.4; charset=utf-8"
 _LEARNT_FROM = {
     "requestBody": {
         "required": True,
-        "content": {kind: {"schema": {"type": "string"}} for kind in (JSON_LINES, "text/csv", ARROW)},
+        "content": {kind: {"schema": {"type": "string"}} for kind in (JSON_LINES, "text/csv")},
     }
 }
 #: Of all routes under ``/v1``.
@@ -138,7 +138,7 @@ async def learn(
     subject_type: Annotated[Literal["int", "str"] | None, Query()] = None,
     label_type: Annotated[Literal["int", "str", "float", "bool"] | None, Query()] = None,
 ) -> Learnt:
-    """Learn rows: JSON Lines, CSV or an Arrow stream. All is read and checked before the model is touched.
+    """Learn rows: JSON Lines or CSV. All is read and checked before the model is touched.
 
     Ids, subjects and labels of CSV are texts as they are written, unless `id_type` and the like state another type.
     """
@@ -354,7 +354,7 @@ def _learn(
     columns = {key: value for key, value in columns.items() if value} | {"features": model.feature_names}
     if schema is None and model.classifies:
         columns.setdefault("label", "label")
-    most = _UNPACKED * limits.body_bytes, limits.rows
+    most = _CELLS * limits.body_bytes, limits.rows
     known = {*(columns_of(model) or ()), "label"}
     blocks = service.read(read_blocks, kind, body, schema, columns, known, *most, stop=stop)
     report = service.learn(name, blocks, stop=stop, skip_known=skip_known)
