@@ -25,6 +25,7 @@ from erasable import ErasableClassifier
 from erasable.audit.keys import new_key
 from erasable.service.http.app import create_app
 from erasable.service.http.configuration import Configuration
+from erasable.service.http.connections import Connection
 from erasable.service.http.opendsr import Signer
 from erasable.service.service import ErasureService
 from erasable.service.settings import Settings
@@ -131,7 +132,8 @@ def site(tmp_path_factory, rsa_files):
 @contextlib.contextmanager
 def serving(app, sockets=None, **options):
     """The address of a server in a thread, on a free port, which is given what the real one is given."""
-    options = {"log_config": None, "access_log": False, "server_header": False, **options}
+    fixed = {"http": Connection, "ws": "none", "log_config": None, "access_log": False, "server_header": False}
+    options = fixed | options
     server = uvicorn.Server(uvicorn.Config(getattr(app, "middleware_stack", app), port=0, **options))
     thread = threading.Thread(target=server.run, args=[sockets], daemon=True)
     thread.start()

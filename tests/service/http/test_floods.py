@@ -1,27 +1,31 @@
-"""What anybody can send without a token: heads, addresses, connections and idle time are bounded, and so is the log."""
+"""What anybody can send without a token: heads and waiting for them are bounded here, the rest by nginx before it."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
-import logging
 import os
-import resource
 import socket
+import ssl
+import threading
 import time
 from pathlib import Path
 
+import httpx
 import pytest
 
 from erasable.errors import ConfigurationError, StoreError
-from erasable.service.http import connections
 from erasable.service.http.configuration import Configuration, read_configuration
-from erasable.service.http.connections import BoundedLog, Connection, listeners
+from erasable.service.http.connections import Connection, listening
 from erasable.service.http.problems import refusal_of
+from erasable.service.http.server import _server_options
 from tests.service.http.conftest import serving
+from tests.service.http.test_proxy import HOST, NGINX, Here, certify, proxied
 from tests.waiting import PATIENCE, until
 
 HEAD_BYTES = 2048
+READ = 2**18  # bytes that asyncio reads at a time
 FLOOD = 4 * 2**20  # bytes, in parts
 
 
@@ -36,15 +40,14 @@ async def app(scope, receive, send):
 
 
 class Watched(Connection):
-    """Knows how much memory a head has taken: all that is kept of one is in these."""
+    """Knows how much a connection has kept of what it could not use yet."""
 
-    head_bytes, seconds, most, parsed, queued = HEAD_BYTES, PATIENCE, 0, 0, 0
+    most, parsed = 0, 0
 
     def data_received(self, data):
         type(self).parsed += len(data)
         super().data_received(data)
-        kept = sum(len(name) + len(value) for name, value in self.headers or ()) + len(getattr(self, "url", b""))
-        type(self).most, type(self).queued = max(self.most, kept), max(self.queued, len(self.pipeline))
+        type(self).most = max(self.most, len(self.conn.trailing_data[0]))
 
 
 def flooded(port, start, part):
@@ -61,9 +64,12 @@ def flooded(port, start, part):
         return answer
 
 
+OPTIONS = {"h11_max_incomplete_event_size": HEAD_BYTES, "lifespan": "off", "log_level": "error"}
+
+
 @pytest.fixture(scope="module")
 def port():
-    with serving(app, http=Watched, lifespan="off") as base:
+    with serving(app, http=Watched, **OPTIONS) as base:
         yield int(base.rpartition(":")[2])
 
 
@@ -86,32 +92,47 @@ CHUNKED = b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
         (CHUNKED + b"0\r\n", b"X-Y: " + b"z" * 1000 + b"\r\n"),
         (CHUNKED + b"0\r\nX-Y: ", b"z" * 8192),
         (b"", GET.replace(b"GET", b"POST") + b"Content-Length: 5\r\n\r\n"),
-        (b"", (GET + b"\r\n") * 400),
         (GET + b"Connection: upgrade\r\nUpgrade: websocket\r\n\r\n", b"z" * 8192),
     ],
 )
-def test_a_flood_before_a_token_is_cut_off_and_takes_no_memory(port, start, part):
-    Watched.most = Watched.parsed = Watched.queued = 0
+def test_a_flood_before_a_token_is_cut_off_and_takes_no_memory_and_no_line_of_the_log(port, start, part, caplog):
+    Watched.most = Watched.parsed = 0
     answer = flooded(port, start, part)
-    assert Watched.most <= HEAD_BYTES
-    assert Watched.queued <= connections._MOST_PIPELINED + 1
-    assert Watched.parsed <= 3 * 2**18, "it was read on after it was refused"
-    assert not answer or answer[:12] in (b"HTTP/1.1 400", b"HTTP/1.1 414", b"HTTP/1.1 431", b"HTTP/1.1 200")
+    assert Watched.most <= HEAD_BYTES + READ
+    assert Watched.parsed <= 3 * READ, "it was read on after it was refused"
+    assert not answer or answer[:12] in (b"HTTP/1.1 400", b"HTTP/1.1 200")
+    assert not caplog.records
+
+
+def test_requests_that_follow_before_an_answer_wait_on_the_wire():
+    go_on = threading.Event()
+
+    async def slow(scope, receive, send):
+        while not go_on.is_set():
+            await asyncio.sleep(0.01)
+
+    Watched.most = 0
+    with serving(slow, http=Watched, **OPTIONS) as base:
+        with socket.create_connection(("127.0.0.1", int(base.rpartition(":")[2])), PATIENCE) as line:
+            line.settimeout(0.2)
+            with contextlib.suppress(TimeoutError):  # it is read no more
+                while True:
+                    line.sendall((GET + b"\r\n") * 400)
+        go_on.set()
+    assert Watched.most <= HEAD_BYTES + READ
 
 
 @pytest.mark.parametrize(
     ("head", "status"),
     [
         (GET + b"\r\n", 200),
-        (GET + b"a:\r\n" * 99 + b"\r\n", 200),
-        (GET + b"a:\r\n" * 100 + b"\r\n", 431),
-        (GET + b"a: " + b"b" * HEAD_BYTES + b"\r\n\r\n", 431),
-        (b"GET /" + b"c" * (HEAD_BYTES // 4 - 1) + b" HTTP/1.1\r\nHost: x\r\n\r\n", 200),
-        (b"GET /" + b"c" * (HEAD_BYTES // 4) + b" HTTP/1.1\r\nHost: x\r\n\r\n", 414),
+        (GET + b"a: " + b"b" * (HEAD_BYTES - 100) + b"\r\n\r\n", 200),
+        (GET + b"a: " + b"b" * READ, 400),
+        (b"GET /" + b"c" * READ, 400),
         (b"nonsense\r\n\r\n", 400),
     ],
 )
-def test_a_head_at_a_limit_is_served_and_one_beyond_is_refused_with_its_status(port, head, status):
+def test_a_head_within_the_limit_is_served_and_one_beyond_is_refused(port, head, status):
     with socket.create_connection(("127.0.0.1", port), PATIENCE) as line:
         line.sendall(head)
         assert line.recv(4096).startswith(b"HTTP/1.1 %d " % status)
@@ -128,8 +149,8 @@ def test_headers_after_a_body_are_no_headers_of_the_request(port):
 
 @pytest.mark.parametrize("first", [b"", GET + b"\r\n"])
 def test_a_head_that_trickles_is_given_up_and_a_body_is_not(first):
-    quick = type("Quick", (Connection,), {"seconds": 0.2})
-    with serving(app, http=quick, lifespan="off") as base:
+    quick = type("Quick", (Connection,), {"head_seconds": 0.2})
+    with serving(app, http=quick, **OPTIONS) as base:
         port = int(base.rpartition(":")[2])
         with socket.create_connection(("127.0.0.1", port), PATIENCE) as line, contextlib.suppress(ConnectionError):
             line.sendall(first)
@@ -151,65 +172,26 @@ def test_a_head_that_trickles_is_given_up_and_a_body_is_not(first):
 
 
 def limits(**given):
-    return Configuration((Path("m"),), Path("s"), port=0, **given)
+    return Configuration((Path("m"),), Path("s"), **given)
 
 
-def opened(line):
-    """Whether a connection is served."""
-    with contextlib.suppress(ConnectionError):
-        line.sendall(GET + b"\r\n")
-        return line.recv(4096).startswith(b"HTTP/1.1 200")
-    return False
+def test_the_server_has_the_limits_of_the_settings():
+    options = _server_options(limits(connections=7, head_bytes=4096, drain=3.5), app)
+    assert (options.limit_concurrency, options.h11_max_incomplete_event_size) == (7, 4096)
+    assert (options.timeout_graceful_shutdown, options.timeout_keep_alive) == (3, 30)
+    options.load()
+    assert (options.http_protocol_class, options.log_level, options.access_log) == (Connection, "error", False)
 
 
-@pytest.mark.parametrize(
-    ("given", "most"),
-    [
-        ({"connections": 8, "connections_each": 5}, 5),
-        ({"connections": 8, "connections_each": 5, "proxies": ("127.0.0.0/8",)}, 8),
-        ({"connections": 4, "connections_each": 5}, 4),
-    ],
-)
-def test_connections_are_limited_in_all_and_for_each_address(given, most, caplog):
-    sockets = listeners(limits(**given))
-    with (
-        serving(app, sockets, http=Connection, lifespan="off", loop="asyncio") as base,
-        contextlib.ExitStack() as stack,
-    ):
+def test_beyond_the_limit_of_connections_requests_are_refused_and_served_again_afterwards():
+    with serving(app, limit_concurrency=4, **OPTIONS) as base:
         port = int(base.rpartition(":")[2])
-        connect = lambda: stack.enter_context(socket.create_connection(("127.0.0.1", port), PATIENCE))  # noqa: E731
-        lines = []
-        for _ in range(most):
-            lines.append(connect())
-            assert opened(lines[-1])
-        for _ in range(50):
-            assert not opened(connect())
-        assert all(map(opened, lines)), "those that were served before are served on"
-        lines.pop().close()
-        until(lambda: opened(connect()))
-        assert sockets[0]._opened.total() == most
-    assert not sockets[0]._opened
-    warned = [record for record in caplog.records if "too many" in record.getMessage()]
-    assert warned
-    assert not any("127.0.0.1" in record.getMessage() for record in warned)
-
-
-def test_addresses_of_one_network_count_together():
-    from erasable.service.http.connections import _client
-
-    assert str(_client(("::ffff:10.1.2.3", 1, 0, 0))) == "10.1.2.3"
-    assert _client(("2001:db8::1", 1, 0, 0)).version == 6
-
-
-def test_descriptors_suffice_for_the_connections_or_nothing_starts(monkeypatch):
-    set_to = []
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (300, 1000))
-    monkeypatch.setattr(resource, "setrlimit", lambda _, both: set_to.append(both))
-    for one in listeners(limits(connections=400)):
-        one.close()
-    assert set_to == [(400 + connections._OTHER_FILES, 1000)]
-    with pytest.raises(ConfigurationError, match="may open 1000"):
-        listeners(limits(connections=1000))
+        with contextlib.ExitStack() as stack:
+            idle = [stack.enter_context(socket.create_connection(("127.0.0.1", port), PATIENCE)) for _ in range(4)]
+            until(lambda: httpx.get(base).status_code == 503)
+            idle.pop().close()
+            idle.pop().close()
+            until(lambda: httpx.get(base).status_code == 200)
 
 
 def test_an_address_that_is_taken_is_an_error_of_the_configuration():
@@ -218,27 +200,7 @@ def test_an_address_that_is_taken_is_an_error_of_the_configuration():
         taken.listen()
         port = taken.getsockname()[1]
         with pytest.raises(ConfigurationError, match=f"port {port}"):
-            listeners(Configuration((Path("m"),), Path("s"), port=port))
-
-
-def test_the_log_of_a_flood_is_short_and_says_what_it_leaves_out(caplog):
-    now, logger = [0.0], logging.getLogger("erasable.test-floods")
-    fewer = BoundedLog(lambda: now[0])
-    logger.addFilter(fewer)
-    try:
-        for again in (False, True):
-            for _ in range(1 if again else 1000):
-                logger.warning("a flood of %d", 3)
-                logger.debug("not counted")
-            logger.error("another kind")  # is not left out for the flood
-            assert len(caplog.records) == connections._LINES + (3 if again else 1)
-            now[0] = connections._PER
-        left_out = 1000 - connections._LINES
-        assert (
-            caplog.records[-2].getMessage() == f"a flood of 3 ({left_out} such warnings before this one were left out)"
-        )
-    finally:
-        logger.removeFilter(fewer)
+            listening(limits(port=port))
 
 
 @pytest.mark.parametrize(
@@ -277,8 +239,61 @@ def test_a_service_without_descriptors_is_not_ready(site, monkeypatch):
 
 
 def test_limits_come_from_the_settings():
-    found = read_configuration(None, {"ERASABLE_PROXIES": "10.0.0.2, 10.1.0.0/16"}, models=["m"], head_bytes="4096")
-    assert (found.proxies, found.head_bytes) == (("10.0.0.2", "10.1.0.0/16"), 4096)
-    for wrong in ({"proxies": ["nginx"]}, {"connections": 0}, {"head_seconds": -1}):
+    assert read_configuration(None, {"ERASABLE_CONNECTIONS": "9"}, models=["m"], head_bytes="4096").head_bytes == 4096
+    for wrong in ({"connections": 0}, {"head_bytes": -1}, {"proxies": ["10.0.0.2"]}):
         with pytest.raises(ConfigurationError):
             read_configuration(None, {}, models=["m"], **wrong)
+
+
+@pytest.mark.skipif(NGINX is None, reason="no nginx is installed")
+def test_floods_end_at_nginx(tmp_path):
+    """With the configuration of ``deploy/``, except that a head may take one second."""
+    seen, go_on = [], threading.Event()
+
+    async def behind(scope, receive, send):
+        seen.append(scope["path"])
+        while scope["path"] == "/slow" and not go_on.is_set():
+            await asyncio.sleep(0.01)
+        await app(scope, receive, send)
+
+    context = ssl.create_default_context(cafile=certify(tmp_path / "tls"))
+    with (
+        serving(behind, **OPTIONS) as base,
+        proxied(tmp_path, int(base.rpartition(":")[2]), {"header_timeout 10s": "header_timeout 1s"}) as port,
+        contextlib.ExitStack() as stack,
+    ):
+
+        def opened():
+            plain = socket.create_connection(("127.0.0.1", port), PATIENCE)
+            return stack.enter_context(context.wrap_socket(plain, server_hostname=HOST))
+
+        def status(line):
+            return int(line.recv(12)[9:12] or 0)
+
+        get = f"GET /%s HTTP/1.1\r\nHost: {HOST}\r\n"
+        # Heads that do not end: too long ones are refused, slow ones closed.
+        for part in (f"X-Y: {'z' * 9000}\r\n\r\n", "X-Y: z\r\n" * 5000):
+            line = opened()
+            with contextlib.suppress(ConnectionError):
+                line.sendall((get % "long" + part).encode())
+            assert status(line) == 400
+        slow = opened()
+        slow.sendall((get % "trickled").encode())
+        assert status(slow) in (0, 408)
+        # More connections than one address may have, each with a request that is not answered yet.
+        lines = [opened() for _ in range(32)]
+        for line in lines:
+            line.sendall((get % "slow" + "\r\n").encode())
+        until(lambda: seen.count("/slow") == 32)
+        further = opened()
+        further.sendall((get % "further" + "\r\n").encode())
+        assert status(further) == 429
+        assert httpx.get(f"{base}/direct").status_code == 200  # the service itself answers
+        go_on.set()
+        assert [status(line) for line in lines] == [200] * 32
+        # More requests than one address may send.
+        with httpx.Client(base_url=f"https://{HOST}", transport=Here(context, port), timeout=PATIENCE) as http:
+            found = [http.get("/many").status_code for _ in range(320)]
+        assert 429 in found
+        assert set(seen) == {"/slow", "/direct", "/many"}
+        assert seen.count("/many") == found.count(200) < 320

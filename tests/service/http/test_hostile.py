@@ -356,7 +356,7 @@ def test_slow_bodies_and_slow_heads_are_given_up(site):
     head = f"POST /v2/models/named/infer HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n"
 
     def given_up(seconds):
-        quick = type("Quick", (Connection,), {"seconds": seconds})
+        quick = type("Quick", (Connection,), {"head_seconds": seconds})
         with another(site, http=quick, deadline=2.5 * seconds) as http:
             host, port = http.base_url.host, http.base_url.port
             answers = []
@@ -376,28 +376,6 @@ def test_slow_bodies_and_slow_heads_are_given_up(site):
     with_longer(0.2, given_up)
 
 
-def test_heads_go_out_with_bodies_and_by_themselves_where_none_follows():
-    async def app(scope, receive, send):
-        if scope["type"] == "http":
-            await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"16")]})
-            for part, more in ((b"HTTP/1.1 ", True), (b"is here", False)):  # a body like a head
-                await send({"type": "http.response.body", "body": part, "more_body": more})
-
-    with serving(app, http=Connection, lifespan="off") as base:
-        host, port = base.removeprefix("http://").split(":")
-        line = socket.create_connection((host, int(port)), PATIENCE)
-        for method, body in (("HEAD", b""), ("GET", b"HTTP/1.1 is here")) * 2:
-            line.sendall(f"{method} / HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
-            answer = b""
-            while b"\r\n\r\n" not in answer or len(answer.partition(b"\r\n\r\n")[2]) < len(body):
-                part = line.recv(4096)
-                assert part
-                answer += part
-            assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
-            assert answer.partition(b"\r\n\r\n")[2] == body
-        line.close()
-
-
 def test_who_waits_to_be_told_to_go_on_is_told_before_the_body():
     async def app(scope, receive, send):
         if scope["type"] == "http":
@@ -405,7 +383,7 @@ def test_who_waits_to_be_told_to_go_on_is_told_before_the_body():
             await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
             await send({"type": "http.response.body", "body": b"ok"})
 
-    with serving(app, http=Connection, lifespan="off") as base:
+    with serving(app, lifespan="off") as base:
         host, port = base.removeprefix("http://").split(":")
         line = socket.create_connection((host, int(port)), PATIENCE)
         line.sendall(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nExpect: 100-continue\r\n\r\n")

@@ -176,12 +176,36 @@ def test_files_that_others_may_use_are_refused_or_warned_of(tmp_path, rsa_files,
         assert f"{mode:04o}" in caplog.text
 
 
-def test_it_does_not_speak_to_the_world_in_the_clear(tmp_path):
-    ErasableClassifier().fit(X, Y).save(tmp_path / "m.erasable")
-    open_to_all = Configuration((tmp_path / "m.erasable",), tmp_path / "service", host="0.0.0.0")
-    with pytest.raises(ConfigurationError, match="in the clear"):
-        made_of(open_to_all)
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "", "10.1.2.3", "2001:db8::1", "service.internal"])
+def test_it_does_not_speak_to_the_world_in_the_clear(tmp_path, host):
+    """The address that clients use says nothing of who reaches the port."""
+    for url in (None, "https://erase.example.org"):
+        public = Configuration((tmp_path / "m.erasable",), tmp_path / "service", host=host, public_url=url)
+        with pytest.raises(ConfigurationError, match=r"in the clear.*tls_certificate.*behind_proxy = true"):
+            made_of(public)
     assert not (tmp_path / "service").exists()
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"host": "127.0.0.1"},
+        {"host": "127.9.9.9"},
+        {"host": "::1"},
+        {"host": "localhost"},
+        {"host": "0.0.0.0", "behind_proxy": True, "public_url": "https://erase.example.org"},
+        {"host": "0.0.0.0", "tls_certificate": Path("tls.pem"), "tls_key": Path("tls.key")},
+    ],
+)
+def test_it_listens_at_loopback_with_tls_or_behind_a_proxy_that_is_declared(tmp_path, given):
+    with pytest.raises(ConfigurationError, match="does not exist"):  # the next thing that is looked at
+        made_of(Configuration((tmp_path / "m.erasable",), tmp_path / "service", **given))
+
+
+def test_behind_a_proxy_the_address_of_the_proxy_is_known():
+    with pytest.raises(ConfigurationError, match="needs public_url"):
+        read_configuration(None, {"ERASABLE_BEHIND_PROXY": "yes"}, models=["m"])
+    assert not read_configuration(None, {"ERASABLE_BEHIND_PROXY": ""}, models=["m"]).behind_proxy
 
 
 @pytest.mark.parametrize("domain", ["localhost", "erasable.example.org", "www.erasable.example"])
@@ -234,8 +258,8 @@ def test_the_files_to_deploy_with_name_settings_that_are_known():
     compose = (DEPLOY / "compose.yaml").read_text()
     for line in compose.splitlines() + (DEPLOY / "Containerfile").read_text().replace("=", "= ").split():
         if (name := line.strip().partition(":")[0].rstrip("=")).startswith("ERASABLE_"):
-            value = "email=subject" if "TYPES" in name else "::1" if "PROXIES" in name else "1"
-            read_configuration(None, {name: value}, models=["m"])
+            value = "email=subject" if "TYPES" in name else "1"
+            read_configuration(None, {name: value}, models=["m"], public_url="https://e.example")
 
 
 def test_the_files_to_deploy_with_bound_what_clients_can_take():
@@ -244,7 +268,8 @@ def test_the_files_to_deploy_with_bound_what_clients_can_take():
         assert sum(line.startswith(f"{name}=") for line in unit) == 1
     compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
     assert all(one["mem_limit"] == one["memswap_limit"] and one["pids_limit"] for one in compose.values())
-    assert compose["erasable"]["environment"]["ERASABLE_PROXIES"] in compose["proxy"]["networks"]["inside"].values()
+    assert compose["erasable"]["environment"]["ERASABLE_BEHIND_PROXY"] == "yes"
+    assert "ports" not in compose["erasable"]
     assert compose["erasable"]["ulimits"]["nofile"] >= Configuration.connections + 256
     nginx = (DEPLOY / "nginx.conf").read_text()
     for name in ("limit_conn", "limit_req", "client_header_timeout", "large_client_header_buffers"):

@@ -50,7 +50,7 @@ def certify(folder):
 
 
 @contextlib.contextmanager
-def proxied(folder, service_port):
+def proxied(folder, service_port, further=()):
     """The port of an nginx with the configuration of ``deploy/``, which keeps all it writes in a folder."""
     site, port = (DEPLOY / "nginx.conf").read_text(), free_port()
     changes = {
@@ -59,7 +59,7 @@ def proxied(folder, service_port):
         "/tls/fullchain.pem": f"{folder}/tls/fullchain.pem",
         "/tls/privkey.pem": f"{folder}/tls/privkey.pem",
     }
-    for before, after in changes.items():
+    for before, after in {**changes, **dict(further)}.items():
         assert site.count(before) == 1
         site = site.replace(before, after)
     kinds = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
@@ -100,7 +100,7 @@ def front(home):
         with proxied(folder, service_port) as port, contextlib.ExitStack() as stack:
 
             def as_(scope=None):
-                http = httpx.Client(base_url=f"https://{HOST}", transport=_Here(context, port), timeout=PATIENCE)
+                http = httpx.Client(base_url=f"https://{HOST}", transport=Here(context, port), timeout=PATIENCE)
                 stack.enter_context(http)
                 if scope is not None:
                     http.headers["Authorization"] = f"Bearer {tokens[scope]}"
@@ -112,7 +112,7 @@ def front(home):
         service.wait(PATIENCE)
 
 
-class _Here(httpx.HTTPTransport):
+class Here(httpx.HTTPTransport):
     """Connects to this machine, whatever the host is called, and asks for the certificate of that host."""
 
     def __init__(self, context, port):

@@ -21,7 +21,7 @@ from tests.waiting import PATIENCE
 
 pa = pytest.importorskip("pyarrow")
 ARROW = {"Content-Type": "application/vnd.apache.arrow.stream"}
-GIB = 2**30
+LONG = 2**28
 __all__ = ["home"]  # a fixture
 
 
@@ -33,8 +33,8 @@ def streamed(table, compression=None):
 
 
 def compressed_bomb():
-    """One row with a text of a gibibyte of zeros, in some 100 kB."""
-    zeros, ends = pa.py_buffer(np.zeros(GIB, np.uint8)), pa.py_buffer(np.array([0, GIB], np.int64))
+    """One row with a text of 256 MiB of zeros, in some 30 kB."""
+    zeros, ends = pa.py_buffer(np.zeros(LONG, np.uint8)), pa.py_buffer(np.array([0, LONG], np.int64))
     numbers = {name: pa.array([1.0]) for name in "abcd"}
     text = pa.LargeStringArray.from_buffers(1, ends, zeros)
     return streamed(pa.table({**numbers, "label": text}), "zstd")

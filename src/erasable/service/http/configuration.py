@@ -8,7 +8,7 @@ import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from ipaddress import ip_address, ip_network
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, get_type_hints
 from urllib.parse import urlsplit
@@ -36,6 +36,7 @@ class Configuration:
     tls_certificate: Path | None = None
     tls_key: Path | None = None
     public_url: str | None = None  # how clients reach it; by default derived from the address
+    behind_proxy: bool = False  # only a proxy that speaks TLS reaches the address: see ``deploy/nginx.conf``
     receipt_key: Path | None = None
     operator_key: Path | None = None
     opendsr_certificate: Path | None = None
@@ -44,12 +45,9 @@ class Configuration:
     suppression_list: Path | None = None
     body_bytes: int = 64 * 2**20  # the longest body
     rows: int = 100_000  # to learn or to predict in one request
-    connections: int = 512
-    connections_each: int = 128  # from one address
-    proxies: tuple[str, ...] = ()  # ``connections_each`` does not apply to these
+    connections: int = 512  # at once; requests beyond are answered with 503
     allowed_hosts: tuple[str, ...] = ()  # further names that clients may call it by: see ``serves_host``
-    head_bytes: int = 32 * 2**10  # of a request; the address may have a quarter
-    head_seconds: float = 10.0  # until a head is complete
+    head_bytes: int = 32 * 2**10  # of a request
     rate: float = 1000.0  # requests a second for each token
     burst: int = 2000  # requests at once
     failed_sign_ins: int = 20  # of an address, before it has to wait for the next one
@@ -61,14 +59,15 @@ class Configuration:
         for first, second in (("tls_certificate", "tls_key"), ("opendsr_certificate", "opendsr_key")):
             if (getattr(self, first) is None) != (getattr(self, second) is None):
                 raise ConfigurationError(f"{first} and {second} belong together: give both, or neither.")
-        positive = "body_bytes rows connections connections_each head_bytes head_seconds rate burst deadline drain"
+        positive = "body_bytes rows connections head_bytes rate burst deadline drain"
         positive += " failed_sign_ins"
         if wrong := [name for name in positive.split() if not getattr(self, name) > 0]:
             raise ConfigurationError(f"{', '.join(wrong)} must be positive.")
-        try:
-            list(map(ip_network, self.proxies))
-        except ValueError as error:
-            raise ConfigurationError(f"proxies must be addresses or networks, such as 10.0.0.2: {error}.") from None
+        if self.behind_proxy and self.public_url is None:
+            raise ConfigurationError(
+                "behind_proxy needs public_url, the address by which clients reach the proxy, such as "
+                "https://erase.example.org: without it, links would lead past the proxy."
+            )
         if not all(map(_HOST.fullmatch, self.allowed_hosts)):
             raise ConfigurationError("allowed_hosts must be names or addresses without a port, such as erase.internal.")
         if not 0 <= self.port < 2**16:
@@ -156,12 +155,11 @@ def _pairs(text: str) -> list[list[str]]:
 _TEXTS: dict[str, Callable[[str], object]] = {
     "models": lambda text: text.split(os.pathsep),
     "callback_hosts": lambda text: text.replace(",", " ").split(),
-    "proxies": lambda text: text.replace(",", " ").split(),
     "allowed_hosts": lambda text: text.replace(",", " ").split(),
     "identity_types": lambda text: dict(_pairs(text)),
     "identity": lambda text: {role: steps.split("+") for role, steps in _pairs(text)},
     **dict.fromkeys(("promise", "grace", "access_for", "keep_for", "receipts_within"), float),
-    **dict.fromkeys(("vouch", "trust_clock"), lambda text: text or "no"),  # an empty variable means no
+    **dict.fromkeys(("vouch", "trust_clock", "behind_proxy"), lambda text: text or "no"),  # an empty variable means no
 }
 
 
@@ -171,6 +169,6 @@ def _read(name: str, kind: Any, value: object) -> Any:
         if isinstance(value, str) and name in _TEXTS:
             value = _TEXTS[name](value)
         found: Any = TypeAdapter(kind).validate_python(value)
-        return type(found)(map(str.lower, found)) if name in ("allowed_hosts", "callback_hosts", "proxies") else found
+        return type(found)(map(str.lower, found)) if name in ("allowed_hosts", "callback_hosts") else found
     except ValueError as error:
         raise ConfigurationError(f"{name} has a value that cannot be used.") from error

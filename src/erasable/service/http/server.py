@@ -26,7 +26,7 @@ from erasable.errors import ConfigurationError, StoreError
 from erasable.models.files import checksum_at
 from erasable.service.http.app import create_app, warm
 from erasable.service.http.configuration import Configuration
-from erasable.service.http.connections import Connection, bound_logs, listeners
+from erasable.service.http.connections import Connection, listening
 from erasable.service.http.opendsr import Signer, status_of
 from erasable.service.processes import processors
 from erasable.service.requests import Entry
@@ -131,8 +131,7 @@ def serve(configuration: Configuration, *, started: Callable[[Health], None] | N
     if len(both := processors()) == 2:  # a thread that waits for the second, busy one would hold up all others
         with suppress(OSError):  # without permission it works all the same
             os.sched_setaffinity(0, {min(both)})
-    bound = listeners(configuration)
-    bound_logs()
+    bound = listening(configuration)
     try:
         health = service.start()
         if started is not None:
@@ -142,23 +141,24 @@ def serve(configuration: Configuration, *, started: Callable[[Health], None] | N
         server = uvicorn.Server(_server_options(configuration, app.middleware_stack or app))
         gc.freeze()  # objects that exist now stay: searching them again would hold up everybody
         gc.set_threshold(*_COLLECTIONS)
-        server.run(bound)
+        server.run([bound])
     finally:
         service.stop(configuration.drain)
-        for one in bound:
-            one.close()
+        bound.close()
 
 
 def _server_options(configuration: Configuration, app: ASGIApp) -> uvicorn.Config:
-    head = {"head_bytes": configuration.head_bytes, "seconds": configuration.head_seconds}
     return uvicorn.Config(
         app,
         access_log=False,  # its lines would hold what clients put into addresses
         log_config=None,
+        log_level="error",  # anybody can cause warnings
         loop="asyncio",  # uvloop releases the interpreter at every callback, and predictions wait for threads
-        http=type("Limited", (Connection,), head),
+        http=Connection,
+        h11_max_incomplete_event_size=configuration.head_bytes,
+        limit_concurrency=configuration.connections,
         ws="none",
-        proxy_headers=False,  # only connections are counted by address
+        proxy_headers=False,
         server_header=False,
         date_header=True,
         timeout_graceful_shutdown=max(1, int(configuration.drain)),
@@ -169,7 +169,7 @@ def _server_options(configuration: Configuration, app: ASGIApp) -> uvicorn.Confi
 
 
 def _refuse_without_tls(configuration: Configuration) -> None:
-    if configuration.tls_certificate is not None or configuration.public_url is not None:
+    if configuration.tls_certificate is not None or configuration.behind_proxy:
         return
     try:
         inside = ipaddress.ip_address(configuration.host).is_loopback
@@ -177,8 +177,9 @@ def _refuse_without_tls(configuration: Configuration) -> None:
         inside = configuration.host == "localhost"
     if not inside:
         raise ConfigurationError(
-            "tokens and identities would cross the network in the clear: give tls_certificate and tls_key, or, behind "
-            "a proxy that speaks TLS, public_url."
+            f"the service would listen at {configuration.host or 'all addresses'}, where tokens and identities cross "
+            "the network in the clear. Give tls_certificate and tls_key; or, if only a proxy that speaks TLS reaches "
+            "this address, set behind_proxy = true and public_url."
         )
 
 
