@@ -262,6 +262,7 @@ def test_floods_end_at_nginx(tmp_path):
         proxied(tmp_path, int(base.rpartition(":")[2]), {"header_timeout 10s": "header_timeout 1s"}) as port,
         contextlib.ExitStack() as stack,
     ):
+        stack.callback(go_on.set)
 
         def opened():
             plain = socket.create_connection(("127.0.0.1", port), PATIENCE)
