@@ -14,7 +14,7 @@ import pytest
 
 from erasable.errors import BusyError, InputError, StoreError, UnknownOutcomeError
 from erasable.service.model_files import call_here
-from erasable.service.processes import ChildProcess, Packed
+from erasable.service.processes import ChildProcess, Packed, within_memory
 from tests.service.calls import (
     CANARY,
     Named,
@@ -24,6 +24,7 @@ from tests.service.calls import (
     failing,
     hold,
     is_held,
+    taking,
     turned_round,
     working,
 )
@@ -61,6 +62,16 @@ def child(shared):
     """A process that is running; all tests share it, and some leave it ended."""
     shared.begin()
     return shared
+
+
+def test_a_call_takes_no_more_memory_than_it_may_and_the_next_one_may_take_more(child):
+    child(os.getpid)
+    pid = child.pid
+    assert child(within_memory, 2**28, taking, 2**20) == 2**20
+    with pytest.raises(MemoryError):
+        child(within_memory, 2**28, taking, 2**30)
+    assert child(taking, 2**30) == 2**30
+    assert child.pid == pid
 
 
 def test_results_exceptions_and_progress_come_back(child):

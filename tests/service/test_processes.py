@@ -31,7 +31,7 @@ from erasable.service.service import ErasureService
 from erasable.service.settings import Settings
 from erasable.service.suppression import SuppressionList
 from erasable.store import journal_key, read_journal
-from tests.service.calls import imported, killing_itself
+from tests.service.calls import imported, killing_itself, taking
 from tests.service.conftest import KEY, OPERATOR, TYPES, asked, committed
 from tests.service.test_child_process import gone, is_there
 from tests.service.test_service import people, rows
@@ -161,6 +161,13 @@ def test_a_reader_that_is_killed_after_it_handed_on_blocks_hands_on_none_twice(a
     with pytest.raises(BusyError, match="nothing was done"):
         aside.read(killing_itself, list(map(str, marks)), stop=lambda: None)
     assert len(aside.read(killing_itself, list(map(str, marks)), stop=lambda: None)) == 2
+
+
+def test_reading_takes_no_more_memory_than_it_may(aside):
+    assert aside.read(taking, 2**20, stop=lambda: None, memory=2**28) == []
+    with pytest.raises(MemoryError):
+        aside.read(taking, 2**30, stop=lambda: None, memory=2**28)
+    assert aside.read(taking, 2**30, stop=lambda: None) == []
 
 
 def test_a_question_that_nobody_answers_changed_nothing(aside):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import pickle
 import queue
+import resource
 import signal
 import socket
 import subprocess
@@ -226,6 +227,26 @@ def import_all(*names: str) -> None:
     for name in names:
         with suppress(ImportError):
             import_module(name)
+
+
+def within_memory(more: int, function: Callable[..., T], *arguments: Any, **options: Any) -> T:
+    """Return what a function returns, while this process may take so many bytes more than it has.
+
+    Beyond them an allocation fails: with MemoryError, or with the end of the process where a library does not handle
+    it. So this is for child processes. No limit is set where the system does not state what a process has.
+    """
+    try:
+        with open("/proc/self/statm") as file:
+            used = int(file.read().split()[5]) * resource.getpagesize()
+    except OSError:
+        return function(*arguments, **options)
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    limits = [used + more, *(limit for limit in (soft, hard) if limit != resource.RLIM_INFINITY)]
+    resource.setrlimit(resource.RLIMIT_DATA, (min(limits), hard))
+    try:
+        return function(*arguments, **options)
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, (soft, hard))
 
 
 def carry_out_calls(descriptor: int, niceness: int) -> None:

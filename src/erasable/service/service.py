@@ -54,7 +54,7 @@ from erasable.service.model_files import (
     read_predictor,
     stored_in,
 )
-from erasable.service.processes import ChildProcess, Packed, import_all
+from erasable.service.processes import ChildProcess, Packed, import_all, within_memory
 from erasable.service.purges import WatchedClock, elapsed
 from erasable.service.requests import Case, Entry, Filing, Identity, Kind
 from erasable.service.settings import Settings
@@ -503,8 +503,12 @@ class ErasureService:
         """The newest snapshot of a model, at no cost. ``UnknownRequestError`` for an unknown model."""
         return self._snapshots.of(name)
 
-    def read(self, function: Callable[..., None], *given: Any, stop: Callable[[], None]) -> list[Packed]:
+    def read(
+        self, function: Callable[..., None], *given: Any, stop: Callable[[], None], memory: int | None = None
+    ) -> list[Packed]:
         """The blocks that a function reads in the reading process, packed for ``learn``.
+
+        With ``memory``, that process may take so many bytes more meanwhile.
 
         The function passes each block, as a ``Packed``, to the ``progress`` that it is given, and calls that without
         one as a sign of life; ``stop`` is called with each of these, and may raise. Raises ``BusyError`` if the process
@@ -518,7 +522,10 @@ class ErasureService:
                 stop()
                 found.extend(blocks)
 
-            self._reader(function, *given, progress=take, again=False)
+            call = (function, *given)
+            if memory is not None and self._processes:
+                call = (within_memory, memory, *call)
+            self._reader(*call, progress=take, again=False)
             return found
 
         try:

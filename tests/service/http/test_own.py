@@ -321,6 +321,7 @@ def test_parts_of_a_body_are_put_together_to_such_as_cross_by_themselves(site, m
 
     def watched(function, kind, packed, *given, **options):
         crossed.append([len(part) for part in packed._parts])
+        assert options["memory"] == 2**31 + 16 * site.configuration.body_bytes
         return read(function, kind, packed, *given, **options)
 
     monkeypatch.setattr(site.service, "read", watched)

@@ -27,6 +27,7 @@ from erasable.service.service import Health, Verification
 from erasable.service.tokens import Token
 
 _CELLS = 4  # times the longest body: the cells of rows to learn, at 8 bytes each
+_MEMORY = 2**31, 16  # bytes, and times the longest body: what reading rows to learn may take
 _METRICS = "text/plain; version=0.0.4; charset=utf-8"
 _LEARNT_FROM = {
     "requestBody": {
@@ -356,7 +357,8 @@ def _learn(
         columns.setdefault("label", "label")
     most = _CELLS * limits.body_bytes, limits.rows
     known = {*(columns_of(model) or ()), "label"}
-    blocks = service.read(read_blocks, kind, body, schema, columns, known, *most, stop=stop)
+    memory = _MEMORY[0] + _MEMORY[1] * limits.body_bytes
+    blocks = service.read(read_blocks, kind, body, schema, columns, known, *most, stop=stop, memory=memory)
     report = service.learn(name, blocks, stop=stop, skip_known=skip_known)
     return Learnt(
         model=name,

@@ -191,6 +191,8 @@ def _table_of_lines(
                 progress()
                 since = 0
         return pa.table(columns)
+    except MemoryError:  # also pyarrow's, which is an error of each kind
+        raise
     except (pa.ArrowException, ArithmeticError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise InputError(
             "JSON Lines could not be read: one object on each line, with the keys of the first, columns of one type."

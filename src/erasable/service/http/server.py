@@ -158,7 +158,7 @@ def _server_options(configuration: Configuration, app: ASGIApp) -> uvicorn.Confi
         h11_max_incomplete_event_size=configuration.head_bytes,
         limit_concurrency=configuration.connections,
         ws="none",
-        proxy_headers=False,
+        proxy_headers=False,  # anybody can send them
         server_header=False,
         date_header=True,
         timeout_graceful_shutdown=max(1, int(configuration.drain)),
