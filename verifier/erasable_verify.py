@@ -340,10 +340,44 @@ def fits_feature_map(text: Any, meta: Meta) -> bool:
         return False
     before = described["n_features"]
     fit = before is None or is_integer(before, 1, 2**53 - 1)
-    is_schema = described["map"].get("map") == "schema"
-    fit = fit and (fits_schema(described["map"]) if is_schema else "raw_columns" not in meta)
-    fit = fit and "kernel" not in meta and meta["feature_names"] is None
+    kind = described["map"].get("map")
+    if kind == "schema":
+        fit = fit and fits_schema(described["map"])
+    elif kind == "log":
+        fit = fit and fits_log(described, meta)
+    else:
+        fit = fit and "raw_columns" not in meta
+    fit = fit and "kernel" not in meta and (kind == "log" or meta["feature_names"] is None)
     return fit and compact(described, sort=True) == text
+
+
+def fits_log(described: dict[str, Any], meta: Meta) -> bool:
+    """The parameters of the log map, which keeps columns apart, and the number of columns that they make."""
+    log, before = described["map"], described["n_features"]
+    if set(log) != {"map", "n_features", "constant", "centres", "scales", "missing"}:
+        return False
+    if not is_integer(log["n_features"], 1, 2**24) or log["n_features"] != before or not is_integer(before, 1, 2**24):
+        return False
+    if not isinstance(log["missing"], bool) or hexadecimal(log["constant"]) < 0:
+        return False
+    for name, least in (("centres", -math.inf), ("scales", 0.0)):
+        numbers = log[name]
+        if numbers is not None:
+            if not isinstance(numbers, list) or len(numbers) != before:
+                return False
+            if not all(least < hexadecimal(v) < math.inf for v in numbers):
+                return False
+    columns = before * (2 if log["missing"] else 1) + (hexadecimal(log["constant"]) > 0)
+    return bool(columns == meta["n_features"])
+
+
+def columns_of(meta: Meta) -> int:
+    """The number of columns of rows as they are given, which have the names."""
+    text = meta.get("feature_map")
+    found = meta["n_features"] if text is None else 0
+    if isinstance(text, str):
+        found = parsed(text, "feature_map").get("n_features")
+    return found if isinstance(found, int) else 0
 
 
 def fits_schema(described: dict[str, Any]) -> bool:
@@ -494,7 +528,7 @@ RULES: dict[str, Callable[[Any, Meta], Any]] = {  # format, version and checksum
     "capacity_units": lambda v, m: 2 <= digits(v) < 2**50 if "kernel" in m else 1 <= digits(v) < 2**52,
     "sample_rate": lambda v, m: 0 <= hexadecimal(v) <= 1,
     "threshold": lambda v, m: sample_rate(m) > 0 if v == "inf" else hexadecimal(v) >= 0,
-    "feature_names": lambda v, m: v is None or (are_texts(v) and len(v) == m["n_features"]),
+    "feature_names": lambda v, m: v is None or (are_texts(v) and len(v) == columns_of(m)),
     "feature_map": fits_feature_map,
     "order_key": lambda v, m: not is_independent(m) if v is None else 0 <= digits(v) < 2**128,
     "sample_key": fits_sample_key,

@@ -304,6 +304,24 @@ CASES = {
     "mapped texts": Case(
         lambda: ErasableClassifier(feature_map=HashedText(8), threshold=0.1, loss="squared"), X=texts, key="bytes"
     ),
+    "log": Case(
+        lambda: ErasableClassifier(
+            feature_map="log",
+            threshold=0.05,
+            feature_names=["a", "b", "c"],
+            centres=[0.5, 0.0, -1.0],
+            scaling=[1, 2, 3],
+        ),
+        weighted=True,
+        key="int",
+    ),
+    "log, sparse": Case(
+        lambda: ErasableRegressor(
+            (-16, 16), feature_map="log", missing="indicator", fit_intercept=False, selection="independent", rate=0.7
+        ),
+        X=wide_rows,
+        numeric=1,
+    ),
     "core set, forest": Case(lambda: core_set(RandomForestClassifier(3)), needed=True, streams=False),
     "core set, tree on sparse": Case(
         lambda: core_set(DecisionTreeClassifier(random_state=1)),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -12,11 +13,32 @@ import numpy.typing as npt
 
 from erasable.core.grid import Grid, dense_bytes, position_type, read_scaling, sparse_bytes, to_grid
 from erasable.core.kernels import Points
-from erasable.errors import ConfigurationError, InputError
+from erasable.errors import ConfigurationError, InputError, StateFormatError
+from erasable.features import DEFAULT_CONSTANT, LogFeatures
+from erasable.models.configuration import described_log
 
 Bytes = npt.NDArray[np.uint8]
 UInt64s = npt.NDArray[np.uint64]
-Integers = Grid | Points  # how a model makes integers of rows
+
+
+@dataclass(frozen=True)
+class LogGrid:
+    """The grid of a model whose rows go through the log map first."""
+
+    log: LogFeatures
+    grid: Grid
+
+    @property
+    def n_features(self) -> int:
+        """Columns of the rows before the map."""
+        return self.log.n_features
+
+    def of_rows(self, X: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Rows on the grid."""
+        return np.asarray(to_grid(self.log(X), self.grid))
+
+
+Integers = Grid | Points | LogGrid  # how a model makes integers of rows
 
 _BATCH = 1 << 21  # numbers in the rows of a batch
 _FEWEST_BYTES = 8  # of a row, that are not zero: fewer are found everywhere by chance
@@ -113,7 +135,9 @@ def encodings(X: npt.NDArray[Any], grids: Iterable[Integers], numbers: npt.NDArr
     for grid in dict.fromkeys([*_default_grids(d), *(grid for grid in grids if grid.n_features == d)]):
         whole = _on_grid(X, grid)
         if len(whole.rows):
-            found += [whole, *(_sparse(whole, grid) if isinstance(grid, Grid) else ())]
+            stored = grid.grid if isinstance(grid, LogGrid) else grid
+            fixed = int(isinstance(grid, LogGrid) and bool(grid.log.constant))
+            found += [whole, *(_sparse(whole, stored, fixed) if isinstance(stored, Grid) else ())]
     kept: list[Encoding] = []
     for new in found:
         if not any(old.kind == new.kind and old.rows.tobytes() == new.rows.tobytes() for old in kept):
@@ -122,8 +146,15 @@ def encodings(X: npt.NDArray[Any], grids: Iterable[Integers], numbers: npt.NDArr
 
 
 def grid_in(meta: dict[str, Any], feature_map: str | None = None) -> Integers | None:
-    """Return how a model makes integers of rows that went through this map, or None if its metadata does not say."""
-    if meta.get("feature_map") != feature_map:
+    """Return how a model makes integers of rows that went through this map, or None if its metadata does not say.
+
+    The log map is part of the grid: its description says how rows go through it.
+    """
+    written = meta.get("feature_map")
+    log = None
+    with suppress(StateFormatError):
+        log = described_log(written) if feature_map is None and isinstance(written, str) else None
+    if written != feature_map and log is None:
         return None
     try:
         if meta.get("format") == "erasable-kernel" or "kernel" in meta:
@@ -134,16 +165,19 @@ def grid_in(meta: dict[str, Any], feature_map: str | None = None) -> Integers | 
             if of["class"] == "kernel-ball":
                 return Points(int(meta["n_features"]), bits, read_scaling(of["scaling"]))
             return Grid(int(meta["n_features"]), bits, bool(of["fit_intercept"]), read_scaling(of["scaling"]))
-        return Grid(int(meta["n_features"]), int(meta["bits"]), bool(meta["intercept"]), read_scaling(meta["scaling"]))
+        grid = Grid(int(meta["n_features"]), int(meta["bits"]), bool(meta["intercept"]), read_scaling(meta["scaling"]))
+        return grid if log is None else LogGrid(log, grid)
     except (ConfigurationError, AttributeError, KeyError, TypeError, ValueError, OverflowError):
         return None
 
 
-def _default_grids(n_features: int) -> Iterator[Grid]:
-    """Yield the grids of a classifier with default parameters, with and without intercept."""
+def _default_grids(n_features: int) -> Iterator[Integers]:
+    """Yield the grids of a classifier with default parameters, with and without intercept, behind the map or not."""
     for intercept in (True, False):
         try:
             yield Grid(n_features, intercept=intercept)
+            log = LogFeatures(n_features, constant=DEFAULT_CONSTANT if intercept else 0.0)
+            yield LogGrid(log, Grid(log.n_features_out, intercept=False))
         except ConfigurationError:  # too many features for that grid: no model can have it
             continue
 
@@ -158,7 +192,7 @@ def _on_grid(X: npt.NDArray[Any], grid: Integers) -> Encoding:
             numbers = np.flatnonzero(np.einsum("ij,ij->i", Z, Z) <= longest**2)
 
     def integers(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        return grid.of_rows(rows) if isinstance(grid, Points) else to_grid(rows, grid)
+        return to_grid(rows, grid) if isinstance(grid, Grid) else grid.of_rows(rows)
 
     try:
         made = integers(X[numbers])
@@ -174,11 +208,12 @@ def _on_grid(X: npt.NDArray[Any], grid: Integers) -> Encoding:
     return Encoding("grid row", made.astype(made.dtype.newbyteorder("<")), numbers)
 
 
-def _sparse(whole: Encoding, grid: Grid) -> Iterator[Encoding]:
+def _sparse(whole: Encoding, grid: Grid, fixed: int) -> Iterator[Encoding]:
     """Yield rows of which a model stores only the non-zero entries: rows of one length together.
 
     The values of such a row lie in one place and their columns in another. If all values are the same, as those of
-    yes-or-no features are, the columns identify the row.
+    yes-or-no features are, the columns identify the row. So many of the last columns are ``fixed``: the constant of a
+    map, which does not tell rows apart.
     """
     features, narrow = whole.rows[:, : grid.n_features], position_type(grid).newbyteorder("<")
     lengths = np.count_nonzero(features, axis=1)
@@ -187,7 +222,7 @@ def _sparse(whole: Encoding, grid: Grid) -> Iterator[Encoding]:
             continue
         numbers, mine = whole.numbers[lengths == m], features[lengths == m]
         values, columns = mine[mine != 0].reshape(-1, m), np.nonzero(mine)[1].reshape(-1, m).astype(narrow)
-        one_value = (values == values[:, :1]).all(axis=1)
+        one_value = (values == values[:, :1])[:, : max(1, m - fixed)].all(axis=1)
         for rows, which in ((values, ~one_value), (columns, one_value)):
             if which.any():
                 yield Encoding("grid row", rows[which], numbers[which], sparse=True)

@@ -434,16 +434,20 @@ class _Scan:
         kind = header.row_type
         # A shard does not say how many features there are; the head that it belongs to does.
         meta = header.meta
-        widths = [meta["n_features"]] if "n_features" in meta else [grid.n_features for grid in self.grids]
+        grid = grid_in(meta, self.feature_map)
+        widths = [grid.n_features for grid in self.grids]
+        if "n_features" in meta:
+            widths = [meta["n_features"] if grid is None else grid.n_features]
         if self._is_mapped(file, header) or kind is None or (widths and self.X.shape[1] not in widths):
             return None
         alike = any(e.as_stored(kind) is not None for e in self.search.encodings)
-        return self._stored(kind) if alike or grid_in(meta, self.feature_map) is not None else None
+        return self._stored(kind) if alike or grid is not None else None
 
     def _is_mapped(self, file: str, header: ModelHeader) -> bool:
         """Return whether stored rows went through another feature map than the table's; a shard's head says it."""
         if "n_features" in header.meta:
-            return bool(header.meta.get("feature_map") != self.feature_map)
+            differs = header.meta.get("feature_map") != self.feature_map
+            return bool(differs and grid_in(header.meta, self.feature_map) is None)
         return os.path.basename(file) in self.mapped
 
     def _stored(self, kind: RowType) -> _Rows:

@@ -86,6 +86,7 @@ class ErasableEstimator(BaseEstimator):
     _model: Model
     _streaming = True  # whether more rows can be learnt after fit
     _tensors = False  # whether rows in a tensor on a device are left there
+    _takes_missing = False  # whether NaN may be among rows of numbers
 
     # Which file this model was loaded from or saved to, by path. A mark does not depend on the bytes of the file, from
     # which forgotten rows could be recognised. It is no part of the state: never written or pickled.
@@ -118,11 +119,11 @@ class ErasableEstimator(BaseEstimator):
         self, X: object, y: object, *, first: bool
     ) -> tuple[Any, npt.NDArray[Any], dict[str, Any]]:
         """Return validated rows and labels to learn, and the attributes that a first fit sets."""
-        return check_rows(self, X, y, first=first, tensors=self._tensors)
+        return check_rows(self, X, y, first=first, tensors=self._tensors, missing=self._takes_missing)
 
     def _check_rows_to_predict(self, X: object) -> Any:
         """Return validated rows to predict."""
-        return check_rows(self, X, first=False, tensors=self._tensors)[0]
+        return check_rows(self, X, first=False, tensors=self._tensors, missing=self._takes_missing)[0]
 
     def _html_repr(self) -> str:
         """Return what notebooks show: scikit-learn's diagram and, of a fitted model, what it stores and promises."""

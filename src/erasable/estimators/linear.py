@@ -15,7 +15,15 @@ from erasable.estimators.base import ErasableClassifierBase, ErasableEstimator
 from erasable.estimators.table_encoder import TableEncoder
 from erasable.estimators.trained import Named, named_learner, try_out
 from erasable.features import TABLES, TEXTS, as_texts
-from erasable.models.configuration import check_unchanged, configure, map_of, selection_of, warn_of_signs
+from erasable.models.configuration import (
+    check_unchanged,
+    configure,
+    map_of,
+    selection_of,
+    stored_map,
+    takes_missing,
+    warn_of_signs,
+)
 from erasable.models.files import Fetch, from_files
 from erasable.models.heads.learner import Learner, learner_guarantee
 from erasable.models.heads.linear import functions_of, linear_guarantee
@@ -101,7 +109,11 @@ class LinearEstimator(ErasableEstimator):
             self, columns, X.shape[0], classes, streaming=streaming, n_targets=n_targets, labels=labels
         )
         warn_of_signs(configuration.grid)
-        return Model(configuration, map_of(self))
+        return Model(configuration, map_of(self, columns))
+
+    @property
+    def _takes_missing(self) -> bool:  # type: ignore[override]  # it depends on the parameters
+        return takes_missing(self) or bool(getattr(getattr(self, "feature_map", None), "missing", False))
 
     @property
     def learner_named(self) -> Named | None:
@@ -119,7 +131,9 @@ class LinearEstimator(ErasableEstimator):
 
     def _from_file(self, meta: dict[str, Any], head: Buffer, fetch: Fetch) -> Model:
         self._check_kind(meta, self.FORMAT, f"{self.FORMAT}-sharded", *([] if "kernel" in meta else ["erasable-model"]))
-        return self._agreed(Model.restore(from_files(head, fetch), map_of(self)))
+        state = from_files(head, fetch)
+        by_name = isinstance(getattr(self, "feature_map", None), str)
+        return self._agreed(Model.restore(state, stored_map(state.configuration) if by_name else map_of(self)))
 
     # -- predicting ----------------------------------------------------------------------------------------------
 
@@ -236,11 +250,22 @@ class ErasableClassifier(LinearEstimator, ErasableClassifierBase):
         rows outside; an array divides columns by public scales and then each row by its norm; ``None`` requires
         norm at most one. Dividing by its norm leaves nothing of a single feature but its sign: give a number. This is
         configuration: it must not be fitted on rows that may have to be forgotten.
-    feature_map : FeatureMap or TableEncoder, optional
+    centres : array of shape (n_features,), optional
+        With ``feature_map="log"``: public numbers that are subtracted from the columns, for columns that lie far from
+        zero compared with their spread, such as years and time stamps.
+    missing : "indicator", optional
+        With ``feature_map="log"``: take NaN. It becomes 0, and each column has another one that is 1 where it is
+        missing, all columns alike, so that nothing follows from the rows. Trees (``learner=``) take NaN without it.
+    feature_map : "auto", "log", None, FeatureMap or TableEncoder, default=None
+        ``"log"`` is :class:`~erasable.features.LogFeatures`: each cell goes through a piecewise linear logarithm and a
+        constant takes the place of the intercept, so that columns may differ in size and have heavy tails. With an
+        array, ``scaling`` then divides the columns before the logarithm. ``"auto"`` is ``"log"`` unless other
+        arguments are about rows as they are: ``scaling=None`` or a number, ``moments``, and a ``learner`` that sees raw
+        columns. None leaves rows as they are.
         One of :mod:`erasable.features`, or a schema: rows go in raw, numbers, texts or a table, are mapped a block at
         a time (a table at once), and core rows are stored mapped. The map is configuration, and its description part
-        of the state: it never learns from rows, hence has nothing to forget. ``scaling`` and ``coef_`` are then those
-        of mapped rows.
+        of the state: it never learns from rows, hence has nothing to forget. ``coef_``, and ``scaling`` unless the map
+        is given by name, are then those of mapped rows.
     classes : array-like, optional
         All classes, fixed by the caller. Otherwise the classes are those of the surviving core rows, and one whose last
         core row is forgotten is gone: of two classes the other one is then predicted for every row, and ``forget``
@@ -347,6 +372,8 @@ class ErasableClassifier(LinearEstimator, ErasableClassifierBase):
         class_shares: object = None,
         fit_intercept: bool = True,
         scaling: object = "row",
+        centres: object = None,
+        missing: str | None = None,
         feature_map: object = None,
         classes: object = None,
         feature_names: object = None,
@@ -372,6 +399,8 @@ class ErasableClassifier(LinearEstimator, ErasableClassifierBase):
         self.class_shares = class_shares
         self.fit_intercept = fit_intercept
         self.scaling = scaling
+        self.centres = centres
+        self.missing = missing
         self.feature_map = feature_map
         self.classes = classes
         self.feature_names = feature_names
@@ -464,7 +493,7 @@ class ErasableRegressor(RegressorMixin, LinearEstimator):
         and stores a little more. The paper's bounds are about classes, and cover no deletions here.
     threshold, kappa, horizon, selection, rate, moments
         As in ``ErasableClassifier``.
-    fit_intercept, scaling, feature_map, feature_names, grid_bits, sample_rate
+    fit_intercept, scaling, centres, missing, feature_map, feature_names, grid_bits, sample_rate
         As in ``ErasableClassifier``.
     learner : str, dict or estimator, optional
         As in ``ErasableClassifier``, with regressors, and ``"sklearn_ridge"`` in place of ``"sklearn_logistic"``.
@@ -514,6 +543,8 @@ class ErasableRegressor(RegressorMixin, LinearEstimator):
         moments: object = None,
         fit_intercept: bool = True,
         scaling: object = "row",
+        centres: object = None,
+        missing: str | None = None,
         feature_map: object = None,
         feature_names: object = None,
         grid_bits: int = 15,
@@ -533,6 +564,8 @@ class ErasableRegressor(RegressorMixin, LinearEstimator):
         self.moments = moments
         self.fit_intercept = fit_intercept
         self.scaling = scaling
+        self.centres = centres
+        self.missing = missing
         self.feature_map = feature_map
         self.feature_names = feature_names
         self.grid_bits = grid_bits

@@ -26,12 +26,20 @@ _MANY = 8 * _SUMMED  # numbers: larger arrays are checked by several threads
 
 
 def check_rows(
-    estimator: Any, X: MatrixLike, y: ColumnLike = _NO_LABELS, *, first: bool, tensors: bool = False
+    estimator: Any,
+    X: MatrixLike,
+    y: ColumnLike = _NO_LABELS,
+    *,
+    first: bool,
+    tensors: bool = False,
+    missing: bool = False,
 ) -> tuple[Any, npt.NDArray[Any], dict[str, Any]]:
     """Rows (dense float32/float64 or CSR), labels (1-d) and the attributes (feature count and names) that a fit sets.
 
     For a regressor, targets (float64, 1-d or 2-d) in place of labels. Rows in a tensor on a device become an array,
     unless the caller takes ``tensors``: then they are checked on the device and stay there.
+
+    With ``missing`` NaN may be among the rows; infinities are refused all the same.
 
     Entries that CSR rows list several times are added up, and their sums must be finite too.
 
@@ -56,12 +64,15 @@ def check_rows(
         X = np.broadcast_to(np.float32(0), device_rows.shape) if device_rows is not None else on_host(X)
         if device_rows is not None or _has_finite_sums(X):
             options["ensure_all_finite"] = False
+        elif missing:
+            options["ensure_all_finite"] = "allow-nan"
         _refuse_odd(X)
         if sp.issparse(X) and X.format in ("csr", "csc"):
             X = checked_layout(X)
         if y is _NO_LABELS:
             X = validate_data(stand_in, X, **options)
-            return _finite(_narrow(X)) if device_rows is None else _fit_to_learn(device_rows), np.empty(0), {}
+            X = _finite(_narrow(X), missing=missing) if device_rows is None else _fit_to_learn(device_rows)
+            return X, np.empty(0), {}
         y = on_host(y)
         if isinstance(y, _NO_COLUMN):
             raise ValueError(f"y must be a list or an array, one entry per row; got {type(y).__name__}.")
@@ -74,7 +85,7 @@ def check_rows(
             X, y = validate_data(stand_in, X, plain_labels(y), **options)
             if y.dtype != bool:  # booleans are always classes
                 check_classification_targets(y)
-        X = _finite(_narrow(X)) if device_rows is None else _fit_to_learn(device_rows)
+        X = _finite(_narrow(X), missing=missing) if device_rows is None else _fit_to_learn(device_rows)
         return X, y, {k: v for k, v in vars(stand_in).items() if k in INPUT_ATTRIBUTES}
     except (InputError, InputTypeError) as error:
         refusal = error
@@ -129,12 +140,12 @@ def _narrow(X: MatrixLike) -> Any:
     return type(X)(parts, shape=X.shape)
 
 
-def _finite(X: MatrixLike) -> Any:
+def _finite(X: MatrixLike, *, missing: bool) -> Any:
     """The rows, with repeated entries of CSR added up."""
     if isinstance(X, np.ndarray):
         return X
     X = summed(X)
-    if not np.isfinite(X.data).all():
+    if np.isinf(X.data).any() or not (missing or np.isfinite(X.data).all()):
         raise ValueError("Input X contains infinity: entries that are listed several times are added up.")
     return X
 
@@ -169,8 +180,10 @@ def _without_values(message: str) -> str:
         return "y contains NaN or infinity: give a finite number for every row, or leave such rows out."
     if message.startswith("Input X contains NaN"):  # what follows recommends imputers, which remember rows
         return (
-            "Input X contains NaN: fill missing entries with numbers that you know beforehand, or let a public schema "
-            "say what stands for them, with feature_map=TableEncoder(schema). An imputer remembers rows."
+            "Input X contains NaN: linear models of plain numbers take missing entries with "
+            'missing="indicator", and a public schema says what stands for them, with '
+            "feature_map=TableEncoder(schema). Or fill them with numbers that you know beforehand; an imputer "
+            "remembers rows."
         )
     if message.startswith("Unknown label type: continuous"):
         return (

@@ -7,8 +7,10 @@ known before the first row is seen: drawn from an integer, given by the caller, 
 from erasable.features._base import NUMBERS, TABLES, TEXTS, AbsentMap, FeatureMap
 from erasable.features._given import FrozenMap, HashedText, as_texts
 from erasable.features._kernels import NystroemFeatures, RandomFourierFeatures
+from erasable.features._log import DEFAULT_CONSTANT, LogFeatures
 
 __all__ = [
+    "DEFAULT_CONSTANT",
     "NUMBERS",
     "TABLES",
     "TEXTS",
@@ -16,6 +18,7 @@ __all__ = [
     "FeatureMap",
     "FrozenMap",
     "HashedText",
+    "LogFeatures",
     "NystroemFeatures",
     "RandomFourierFeatures",
     "as_texts",

@@ -99,8 +99,10 @@ def set_field(record: FeatureMap, name: str, value: Any) -> None:
     object.__setattr__(record, name, value)
 
 
-def as_numbers(X: Raw, n_features: int | None = None) -> Any:
+def as_numbers(X: Raw, n_features: int | None = None, *, allow_nan: bool = False) -> Any:
     """Rows of finite numbers: CSR where a sparse matrix came in, otherwise a float64 array of shape (n, n_features).
+
+    With ``allow_nan`` NaN may be among them, for a map that gives missing cells columns of their own.
 
     Raises InputError for anything else; no entry is quoted.
     """
@@ -126,7 +128,8 @@ def as_numbers(X: Raw, n_features: int | None = None) -> Any:
         rows = rows.astype(np.float64, copy=False)
     if sp.issparse(rows):
         rows = summed(rows)
-    if not np.isfinite(rows.data if sp.issparse(rows) else rows).all():
+    cells = rows.data if sp.issparse(rows) else rows
+    if np.isinf(cells).any() if allow_nan else not np.isfinite(cells).all():
         raise InputError("the rows contain NaN or infinity: fill these entries in, or leave such rows out.")
     return rows
 

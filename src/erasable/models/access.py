@@ -23,7 +23,7 @@ from erasable.core.layout import read_rows
 from erasable.core.names import Key, Label, Owners, each_owner, owners_of
 from erasable.core.target_grid import off_grid
 from erasable.errors import InputError
-from erasable.models.configuration import schema_in, spelling_in
+from erasable.models.configuration import described_log, schema_in, spelling_in
 from erasable.models.inputs import ONE, Names, as_keys, as_requested, same_kind, spelt_keys
 from erasable.models.selections.leverage import read_grid
 from erasable.models.state import State
@@ -232,8 +232,7 @@ def _places(meta: Mapping[str, Any], row: Matrix) -> tuple[list[int], Float64s]:
 
 def _names_at(meta: Mapping[str, Any], places: list[int]) -> list[str]:
     schema = schema_in(meta.get("feature_map")) if "raw_columns" in meta else None
-    encoded = _encoded_names(meta.get("feature_map")) if schema is None else schema.raw_names
-    names = encoded or meta.get("feature_names")
+    names = schema.raw_names if schema is not None else mapped_names(meta.get("feature_map"), meta.get("feature_names"))
     return [str(j) if names is None else names[j] for j in places]
 
 
@@ -262,6 +261,22 @@ def _divisors(stored: Float64s, grid: Grid) -> tuple[float, float]:
     scale, slack = (grid.scaling if isinstance(grid.scaling, float) else 1.0), 0.5 * math.sqrt(grid.n_features) + 1.0
     shrunk = float(np.linalg.norm(stored)) >= (grid.ball - slack) * grid.reach / grid.unit - slack
     return scale / grid.unit, scale / (grid.reach if shrunk else grid.unit)
+
+
+def mapped_names(feature_map: str | None, names: Sequence[str] | None) -> list[str] | None:
+    """The names of the columns that weights and stored rows have; None where they have none.
+
+    Parameters
+    ----------
+    feature_map : str or None
+        The description of the map of rows: a schema names its columns, and the log map keeps those of the rows.
+    names : sequence of str or None
+        The names of the columns of rows, where the caller fixed them.
+    """
+    log = None if feature_map is None else described_log(feature_map)
+    if log is not None:
+        return log.names_out([str(j) for j in range(log.n_features)] if names is None else list(names))
+    return _encoded_names(feature_map) or (None if names is None else list(names))
 
 
 @lru_cache(maxsize=4)

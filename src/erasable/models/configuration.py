@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from erasable.core.arrays import ColumnLike
-from erasable.core.grid import Grid
+from erasable.core.grid import Grid, check_scaling, plain_scaling
 from erasable.core.independent import public_mean, rarity_of
 from erasable.core.layout import canonical_json, read_json
 from erasable.core.names import (
@@ -29,7 +29,7 @@ from erasable.core.selector import grid_of, selecting_units
 from erasable.core.sums import regulariser
 from erasable.core.target_grid import Range, check_range
 from erasable.errors import ConfigurationError, InputError, InputTypeError, StateFormatError
-from erasable.features import TABLES, AbsentMap, FeatureMap
+from erasable.features import DEFAULT_CONSTANT, TABLES, AbsentMap, FeatureMap, LogFeatures
 from erasable.models.heads import Learner, LearnerRegression, Logistic, Regression, SpreadLogistic, Squared
 from erasable.models.heads.allowed import LEARNERS
 from erasable.models.heads.linear import plain_class_weights
@@ -44,6 +44,7 @@ from erasable.validation import (
     positive_number,
     real_numbers,
     seed,
+    switch,
     whole_number,
 )
 
@@ -71,9 +72,13 @@ class Configuration:
             check_fixed_classes(self.classes)
         check_order_key(self.order_key)
         if self.feature_names is not None:
+            named = self.selection.n_features
             if self.feature_map is not None:
-                raise ConfigurationError("a model behind a feature map has no names of columns.")
-            check_feature_names(self.feature_names, self.selection.n_features)
+                log = described_log(self.feature_map)
+                if log is None:
+                    raise ConfigurationError("a model behind a feature map has no names of columns.")
+                named = log.n_features
+            check_feature_names(self.feature_names, named)
         self.selection.check(self)
         self.head.check(self)
 
@@ -100,6 +105,9 @@ DEFAULT_ALPHA, DEFAULT_TABLE_ALPHA = 0.01, 0.1  # for plain numbers, and behind 
 DEFAULT_SPREAD_ALPHA = 1.0  # that of scikit-learn's default behind a StandardScaler
 DEFAULT_HEAD_SCALING = "flat"
 DEFAULT_TARGET_RANGE = (-1000.0, 1000.0)
+AUTO, LOG = "auto", "log"
+MAP_NAMES = (AUTO, LOG)
+INDICATOR = "indicator"
 SELECTION_NAMES = ("leverage", "independent")
 LOSSES = ("logistic", "squared")
 HEAD_SCALINGS = ("flat", "spread")
@@ -134,24 +142,26 @@ def configure(
     labels : array, optional
         Labels of the first call: their type is that of the classes that a schema states.
     """
-    feature_map = map_of(given)
-    if feature_map is not None and getattr(given, "feature_names", None) is not None:
+    feature_map = map_of(given, n_features)
+    by_column = feature_map is None or isinstance(feature_map, LogFeatures)  # columns keep their names
+    if not by_column and getattr(given, "feature_names", None) is not None:
         raise ConfigurationError("feature_names are for rows without a feature map: leave one of the two out.")
+    check_log_arguments(given, feature_map)
     assert feature_map is not None or n_features is not None
     columns = n_features if feature_map is None else feature_map.n_features_out
     fixed = fixed_classes(given, classes) if n_targets is None else None
     selection: GridSelection
     if selection_of(given) == "leverage":
-        selection = leverage_of(given, columns, n_samples, streaming=streaming)  # type: ignore[arg-type]
+        selection = leverage_of(given, columns, n_samples, feature_map, streaming=streaming)  # type: ignore[arg-type]
     else:
-        selection = independent_of(given, columns, fixed, labels)  # type: ignore[arg-type]
+        selection = independent_of(given, columns, fixed, feature_map, labels)  # type: ignore[arg-type]
         fixed = fixed if selection.class_shares is None else tuple(label for label, _ in selection.class_shares)
     head: Any = head_of(given, selection) if n_targets is None else regression_of(given, n_targets)
     return Configuration(
         stored_for(given, selection, feature_map),
         head,
         fixed,
-        None if feature_map is not None else names_of_features(given, selection.n_features),
+        names_of_features(given, n_features) if by_column else None,  # type: ignore[arg-type]
         None if feature_map is None else describe_map(feature_map, n_features),
         order_key(given),
     )
@@ -185,10 +195,12 @@ def _of_leverage(given: Arguments) -> list[str]:
     return found + (['order="given"'] if given.order != "hashed" else [])
 
 
-def leverage_of(given: Arguments, n_features: int, n_samples: int, *, streaming: bool) -> Leverage:
-    """The selection that these arguments name, for rows with so many columns; see :func:`configure`."""
+def leverage_of(
+    given: Arguments, n_features: int, n_samples: int, feature_map: FeatureMap | None = None, *, streaming: bool
+) -> Leverage:
+    """The selection that these arguments name, for mapped rows with so many columns; see :func:`configure`."""
     refuse_rule(given)
-    grid = grid_of_parameters(given, n_features)
+    grid = grid_of_parameters(given, n_features, feature_map)
     check_memory(grid)
     sample_rate, sample_key = sample_of(given)
     tau = _threshold(given, n_samples, streaming=streaming)
@@ -214,10 +226,14 @@ def refuse_rule(given: Arguments) -> None:
 
 
 def independent_of(
-    given: Arguments, n_features: int, classes: tuple[Label, ...] | None, labels: npt.NDArray[Any] | None = None
+    given: Arguments,
+    n_features: int,
+    classes: tuple[Label, ...] | None,
+    feature_map: FeatureMap | None = None,
+    labels: npt.NDArray[Any] | None = None,
 ) -> Independent:
-    """The independent selection that these arguments name, for rows with so many columns; see :func:`configure`."""
-    grid = grid_of_parameters(given, n_features)
+    """The independent selection that these arguments name, for mapped rows with so many columns."""
+    grid = grid_of_parameters(given, n_features, feature_map)
     check_memory(grid)
     # Rows of norm one have this length on the grid.
     rule = rule_of(given, n_features, classes, grid.stretch**2, labels)
@@ -384,20 +400,75 @@ def fixed_classes(given: Arguments, classes: ColumnLike) -> tuple[Label, ...] | 
     return None if fixed is None else sorted_classes(fixed)
 
 
-def map_of(given: Arguments) -> FeatureMap | None:
-    """The caller's feature map, or the one inside a ``TableEncoder``; None if rows are used unmapped."""
+def map_of(given: Arguments, n_features: int | None = None) -> FeatureMap | None:
+    """The caller's feature map, or the one inside a ``TableEncoder``; None if rows are used unmapped.
+
+    A map that the caller gave by name takes rows of numbers. It is made for so many columns; None without the number.
+    """
     feature_map = getattr(given, "feature_map", None)
     feature_map = getattr(feature_map, "feature_map", feature_map)
+    if isinstance(feature_map, str):
+        choice(feature_map, "feature_map", MAP_NAMES)
+        return None if n_features is None else _named_map(given, n_features)
     if feature_map is not None and not isinstance(feature_map, FeatureMap):
         raise ConfigurationError(
-            f"feature_map must be a FeatureMap, such as RandomFourierFeatures, HashedText or a Schema; got "
-            f"{type(feature_map).__name__}. Wrap a function of your own in FrozenMap."
+            f"feature_map must be a FeatureMap, such as RandomFourierFeatures, HashedText or a Schema, or a name, "
+            f"{' or '.join(MAP_NAMES)}; got {type(feature_map).__name__}. Wrap a function of your own in FrozenMap."
         )
     named = learner_in(given)
     if named is not None and LEARNERS[named[0]].sees_raw:
         found: FeatureMap | None = getattr(feature_map, "keeping_raw", feature_map)
         return found
     return feature_map
+
+
+def _named_map(given: Arguments, n_features: int) -> LogFeatures | None:
+    """The log map of these arguments, or None where ``"auto"`` leaves rows as they are.
+
+    It does where other arguments are about rows as they are: a norm that rows keep to, moments, a learner that sees
+    raw columns.
+    """
+    scales = plain_scaling(given.scaling)
+    named = learner_in(given)
+    if given.feature_map == AUTO:
+        as_given = scales is None or isinstance(scales, float) or getattr(given, "moments", None) is not None
+        if as_given or (named is not None and LEARNERS[named[0]].sees_raw):
+            return None
+    if not (scales == "row" or isinstance(scales, tuple)):
+        raise ConfigurationError(
+            'feature_map="log" divides each row by its norm: give scaling="row", or one positive number per column '
+            "to divide the columns by. With another scaling= give feature_map=None."
+        )
+    return LogFeatures(
+        n_features,
+        constant=DEFAULT_CONSTANT if switch(given.fit_intercept, "fit_intercept") else 0.0,
+        centres=given.centres,
+        scales=checked_scales(scales, n_features),
+        missing=takes_missing(given),
+    )
+
+
+def checked_scales(scales: Any, n_features: int) -> tuple[float, ...] | None:
+    """One positive number for each column; None for other kinds of scaling."""
+    check_scaling(scales, n_features, by_row=True)
+    return scales if isinstance(scales, tuple) else None
+
+
+def takes_missing(given: Arguments) -> bool:
+    """Whether these arguments ask for columns that say which cells are missing."""
+    missing = getattr(given, "missing", None)
+    return missing is not None and choice(missing, "missing", (INDICATOR,)) == INDICATOR
+
+
+def check_log_arguments(given: Arguments, feature_map: FeatureMap | None) -> None:
+    """Raise ConfigurationError for arguments of the log map where rows do not pass through it by its name."""
+    named = isinstance(getattr(given, "feature_map", None), str) and feature_map is not None
+    typed = [name for name in ("centres", "missing") if getattr(given, name, None) is not None]
+    if typed and not named:
+        raise ConfigurationError(
+            f'{" and ".join(typed)} are parameters of feature_map="log", and these rows do not pass through it: leave '
+            "them out, or leave out what replaces the map (feature_map=, scaling=, moments= or learner=)."
+        )
 
 
 def check_memory(grid: Grid) -> None:
@@ -457,18 +528,20 @@ def _changed_selection(given: Arguments, c: Configuration) -> list[str]:
     if (selection_of(given) == "independent") != selection.independent:
         return ["selection"]
     changed = []
-    feature_map = map_of(given)
-    taken = None if c.feature_map is None else described_map(c.feature_map)["n_features"]
-    if c.feature_map != (None if feature_map is None else describe_map(feature_map, taken)):
-        changed.append("feature_map")
-    if grid_of_parameters(given, grid.n_features) != grid:
+    raw = grid.n_features if c.feature_map is None else described_map(c.feature_map)["n_features"]
+    feature_map = map_of(given, raw)
+    if c.feature_map != (None if feature_map is None else describe_map(feature_map, raw)):
+        by_name = c.feature_map is not None and described_log(c.feature_map) is not None
+        names = "feature_map, fit_intercept, centres, missing or scaling"
+        return [names if by_name and isinstance(feature_map, LogFeatures) else "feature_map"]
+    if grid_of_parameters(given, grid.n_features, feature_map) != grid:
         changed.append("grid_bits, fit_intercept or scaling")
     if regulariser(positive_number(given.capacity, "capacity"), grid) != selection.units:
         changed.append("capacity")
-    if names_of_features(given, grid.n_features) not in (None, c.feature_names):
+    if names_of_features(given, raw) not in (None, c.feature_names):
         changed.append("feature_names")
     if isinstance(selection, Independent):
-        wanted = None if changed else independent_of(given, grid.n_features, c.classes)
+        wanted = None if changed else independent_of(given, grid.n_features, c.classes, feature_map)
         if wanted is not None and getattr(given, "balance", None) is None and selection.class_shares is None:
             wanted = replace(wanted, balance=0.0, class_shares=None)  # the labels were none of the stated classes
         if wanted is not None and stored_for(given, wanted, feature_map) != selection:
@@ -496,9 +569,12 @@ def refuse_changed(changed: list[str]) -> None:
         )
 
 
-def grid_of_parameters(given: Arguments, n_features: int) -> Grid:
-    """How rows become integers under these arguments."""
-    return grid_of(n_features, fit_intercept=given.fit_intercept, scaling=given.scaling, grid_bits=given.grid_bits)
+def grid_of_parameters(given: Arguments, n_features: int, feature_map: FeatureMap | None = None) -> Grid:
+    """How rows become integers under these arguments. Behind the constant column of a map the grid has no intercept."""
+    intercept = switch(given.fit_intercept, "fit_intercept") and not getattr(feature_map, "constant", 0.0)
+    named = feature_map is not None and isinstance(given.feature_map, str)
+    scaling = "row" if named else given.scaling  # scales of columns are part of a map by name
+    return grid_of(n_features, fit_intercept=intercept, scaling=scaling, grid_bits=given.grid_bits)
 
 
 def _threshold(given: Arguments, n_samples: int, *, streaming: bool) -> float:
@@ -532,7 +608,7 @@ def _threshold(given: Arguments, n_samples: int, *, streaming: bool) -> float:
     return float(context.power(decimal.Decimal(horizon), -decimal.Decimal(kappa)))
 
 
-def names_of_features(given: Arguments, n_features: int) -> tuple[str, ...] | None:
+def names_of_features(given: Arguments, n_features: int | None) -> tuple[str, ...] | None:
     """The names of columns that the caller fixed, where the class takes any; checked."""
     names = getattr(given, "feature_names", None)
     if names is None:
@@ -540,7 +616,7 @@ def names_of_features(given: Arguments, n_features: int) -> tuple[str, ...] | No
     if isinstance(names, str | bytes) or not hasattr(names, "__iter__"):
         raise ConfigurationError(f"feature_names must be a list of texts; got {type(names).__name__}.")
     fixed = tuple(str(name) if isinstance(name, str) else name for name in names)
-    check_feature_names(fixed, n_features)
+    check_feature_names(fixed, n_features or 0)
     return fixed
 
 
@@ -611,6 +687,11 @@ def stored_map(configuration: Configuration) -> FeatureMap | None:
     if configuration.feature_map is None:
         return None
     schema = described_schema(configuration.feature_map)
+    log = described_log(configuration.feature_map)
+    if log is not None:
+        if log.n_features_out != configuration.selection.n_features:
+            raise StateFormatError("not a state: its feature map is damaged.")
+        return log
     if schema is None:
         described = described_map(configuration.feature_map)["map"]
         return AbsentMap(canonical_json(described), configuration.selection.n_features)
@@ -633,6 +714,19 @@ def described_schema(text: str) -> Schema | None:
     if schema is None or schema.describe() != described:
         raise StateFormatError("not a state: its schema is damaged.")
     return schema
+
+
+@lru_cache(maxsize=4)
+def described_log(text: str) -> LogFeatures | None:
+    """The log map that :func:`describe_map` wrote; None if it wrote another map."""
+    described, log = described_map(text)["map"], None
+    if described.get("map") != LOG:
+        return None
+    with suppress(AttributeError, KeyError, TypeError, ValueError, OverflowError, ConfigurationError):
+        log = LogFeatures.read(described)
+    if log is None or describe_map(log, log.n_features) != text:
+        raise StateFormatError("not a state: its feature map is damaged.")
+    return log
 
 
 @lru_cache(maxsize=4)

@@ -16,6 +16,7 @@ import numpy as np
 from erasable import store
 from erasable.core.layout import read_json, read_meta
 from erasable.errors import ChangedMeanwhileError, ConfigurationError, InputTypeError, NoRowsError, StateFormatError
+from erasable.features import LogFeatures
 from erasable.models.files import read_header
 from erasable.models.heads import Learner, Logistic
 from erasable.models.heads.linear import LinearHead
@@ -177,7 +178,8 @@ def _linear(clf: object) -> Linear:
             "not reach."
         )
     schema = schema_of(model)
-    if model.feature_map is not None and schema is None:
+    log = model.feature_map if isinstance(model.feature_map, LogFeatures) else None
+    if model.feature_map is not None and schema is None and log is None:
         raise InputTypeError(
             "a model behind a feature map cannot be exported: its weights act on mapped rows, and the map is no part "
             "of them: predict with the model itself."
@@ -203,6 +205,7 @@ def _linear(clf: object) -> Linear:
         model.snapshot().digest,
         "logistic" if isinstance(model.configuration.head, Logistic) else "squared",
         getattr(model.configuration.head, "target_ranges", ()),
+        log=log,
     )
     if model.version_token is not token:
         raise ChangedMeanwhileError("the model changed while it was being exported: export it again.")

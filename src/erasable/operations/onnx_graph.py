@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from erasable.core.arrays import Float64s
+from erasable.features import LogFeatures
 from erasable.version import VERSION
 
 STAMP = "erasable_state_digest"
@@ -30,6 +32,7 @@ class Linear:
     digest: str
     loss: str
     target_ranges: tuple[tuple[float, float], ...] = ()  # of a regression, one for each target
+    log: LogFeatures | None = None  # the map that rows go through first, if there is one
 
     def stamp(self) -> dict[str, str]:
         """Return the metadata in alphabetical order; all but digest, versions and loss are JSON."""
@@ -41,6 +44,8 @@ class Linear:
             "notice": COPY,
             "scaling": json.dumps(self.scaling),
         }
+        if self.log is not None:
+            metadata["feature_map"] = json.dumps(self.log.describe())
         if self.classes:
             metadata["classes"] = json.dumps(self.classes, ensure_ascii=False)
         if self.target_ranges:
@@ -87,8 +92,10 @@ def graph_file(onnx: Any, linear: Linear, input_type: str) -> bytes:
     graph, types = Graph(onnx), onnx.TensorProto
     numbers = types.DOUBLE if input_type == "float64" else types.FLOAT
     value = onnx.helper.make_tensor_value_info
-    inputs = [value("X", numbers, ["N", linear.coef.shape[1]])]
+    width = linear.coef.shape[1] if linear.log is None else linear.log.n_features
+    inputs = [value("X", numbers, ["N", width])]
     rows = graph.cast("X")
+    rows = rows if linear.log is None else _tamed(graph, rows, linear.log)
     # Not MatMul: onnxruntime would fuse it with a division by a number, which it then holds in float32.
     scores = graph("Gemm", _scaled(graph, rows, linear.scaling), linear.coef.T, linear.intercept)
     outputs = (
@@ -124,6 +131,37 @@ def _scaled(graph: Graph, rows: str, scaling: str | float | tuple[float, ...] | 
     tamed = graph("Div", rows, _or_one(graph, largest))
     norms = graph("ReduceL2", tamed, axes=[1], keepdims=1)
     return graph("Div", tamed, _or_one(graph, norms))
+
+
+def _tamed(graph: Graph, rows: str, log: LogFeatures) -> str:
+    """Map rows as ``features.LogFeatures`` does, to the last bit.
+
+    ONNX cannot read the exponent of a number. The map of a size is concave and linear between powers of two, so it is
+    the least of ``k + size / 2**k`` over all k. A logarithm names k, and as its last bits differ between runtimes, the
+    neighbours are tried as well: powers of two come from a table, so only the addition rounds.
+    """
+    absent = graph("IsNaN", rows) if log.missing else ""
+    if log.missing:
+        rows = graph("Where", absent, 0.0, rows)
+    if log.centres is not None:
+        rows = graph("Sub", rows, [log.centres])
+    if log.scales is not None:
+        rows = graph("Div", rows, [log.scales])
+    sizes = graph("Abs", rows)
+    near = graph("Floor", graph("Div", graph("Log", graph("Max", sizes, 1.0)), math.log(2.0)))
+    found = []
+    for step in (-1.0, 0.0, 1.0):
+        k = graph("Clip", graph("Add", near, step), 0.0, 1023.0)
+        power = graph("Gather", np.ldexp(1.0, np.arange(1024)), graph.cast(k, "INT64"), axis=0)
+        found.append(graph("Add", graph("Div", sizes, power), k))
+    least = graph("Min", *found)
+    mapped = [graph("Where", graph("Less", rows, 0.0), graph("Neg", least), least)]
+    if log.missing:
+        mapped = [graph("Where", absent, 0.0, mapped[0]), graph.cast(absent)]
+    if log.constant:
+        largest = graph("ReduceMax", least, axes=[1], keepdims=1)
+        mapped.append(graph("Add", graph("Mul", largest, 0.0), log.constant))
+    return mapped[0] if len(mapped) == 1 else graph("Concat", *mapped, axis=1)
 
 
 def _or_one(graph: Graph, sizes: str) -> str:
