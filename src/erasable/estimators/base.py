@@ -48,9 +48,11 @@ from erasable.models.reports import (
     LearnReport,
     OfferedLabels,
     OfferedTargets,
+    warn_of_columns,
     warn_of_emptied_classes,
 )
 from erasable.models.row_source import ArraySource, Rows, RowSource, StartedSource
+from erasable.models.selections import GridSelection
 from erasable.models.state import KINDS, State
 from erasable.pages import facts
 from erasable.store import PRIVATE
@@ -262,6 +264,9 @@ class ErasableEstimator(BaseEstimator):
                 report = learn_rows(model, source, engine=where, progress=watch)
         if fresh and model.selection.one_by_one and not streaming:
             self._offered().add(y).warn(model, new=True, stacklevel=3)  # the caller of fit
+        if fresh and isinstance(model.selection, GridSelection):
+            names = model.feature_names or attributes.get("feature_names_in_")
+            warn_of_columns(model, X, names, stacklevel=3)  # the caller of fit
         if self.__sklearn_is_fitted__() and model is not self._model:
             self._model.erase()
         if fresh:

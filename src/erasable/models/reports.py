@@ -1,7 +1,7 @@
 """What a call did, what a model promises, and warnings about models that cannot be good. No report keeps a row.
 
-Warnings are about classes with too few core rows, class weights for labels that no row has, tables sorted by label, and
-targets within a few steps of their grid.
+Warnings are about classes with too few core rows, class weights for labels that no row has, tables sorted by label,
+targets within a few steps of their grid, and columns whose differences are lost.
 """
 
 from __future__ import annotations
@@ -10,15 +10,18 @@ import math
 import warnings
 import weakref
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, InitVar, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 import numpy.typing as npt
+import scipy.sparse as sp
 
+from erasable.core.arrays import Int64s, Matrix
 from erasable.core.selector import Decisions
 from erasable.errors import EmptiedClassWarning, SortedRowsWarning, StaleReportError, WeakModelWarning
+from erasable.features import LogFeatures
 from erasable.pages import facts
 
 if TYPE_CHECKING:
@@ -607,6 +610,76 @@ def warn_of_absent_classes(configuration: Configuration, offered: Mapping[Any, i
             WeakModelWarning,
             stacklevel=stacklevel + 1,
         )
+
+
+_FAR, _STEPS = 2.0**16, 4.0  # mean square by variance of a column; steps of the grid
+_FEWEST_NAMES = 5  # of columns, that a warning lists
+_WIDE = 100  # columns
+
+
+def warn_of_columns(model: Model, X: Any, names: Sequence[str] | None, *, stacklevel: int) -> None:
+    """Warn of columns whose differences are lost behind the log map, and of fewer rows than columns.
+
+    Core rows are divided by their norms. The constant of the map undoes that: a stored number divided by the stored
+    constant is the mapped cell divided by the constant. Columns of one value have no differences.
+    """
+    n, d = X.shape
+    if n < d and d >= _WIDE:
+        warnings.warn(
+            f"{n} rows have {d} columns, so nearly all rows are stored and the model follows each of them: give fewer "
+            "columns, or a larger alpha= or capacity= and a higher threshold=.",
+            WeakModelWarning,
+            stacklevel=stacklevel + 1,
+        )
+    log = model.feature_map
+    readable = isinstance(X, np.ndarray) or sp.issparse(X)  # rows on a device are not copied for a warning
+    if not (isinstance(log, LogFeatures) and log.constant and len(model.core) and readable):
+        return
+    rows = model.configuration.selection.on_grid(model.core.rows())
+    far, small = _lost_columns(rows, log, X)
+    advice = (
+        (far, "lie so far from zero, compared with how much they vary, that", "centres=, public numbers to subtract"),
+        (small, "vary so little next to the others that", "scaling=, public positive numbers to divide them by"),
+    )
+    for columns, what, argument in advice:
+        if len(columns):
+            listed = ", ".join(
+                str(j) if names is None else repr(str(names[j])) for j in columns[:_FEWEST_NAMES].tolist()
+            )
+            more = f" and {len(columns) - _FEWEST_NAMES} more" if len(columns) > _FEWEST_NAMES else ""
+            counted = "counted from 0; " if names is None else ""
+            warnings.warn(
+                f"columns {listed}{more} ({counted}{len(columns)} of {d}) {what} the model hardly sees their "
+                f"differences: give {argument}, one for each column.",
+                WeakModelWarning,
+                stacklevel=stacklevel + 1,
+            )
+
+
+def _lost_columns(rows: Matrix, log: LogFeatures, X: Any) -> tuple[Int64s, Int64s]:
+    """Columns far from zero compared with their spread, and columns whose spread is below some steps of the grid."""
+    rows = sp.csr_array(rows, dtype=np.float64)
+    constant = rows[:, [-1]].toarray()[:, 0]
+    step = 1.0 / np.mean(constant)
+    cells = sp.diags_array(1.0 / constant) @ rows[:, : log.n_features]
+    mean, square = cells.mean(axis=0), (cells * cells).mean(axis=0)
+    variance = np.maximum(square - mean * mean, 0.0)
+    far = (square > _FAR * variance) & (square > (_STEPS * step) ** 2)
+    small = ~far & (variance < (_STEPS * step) ** 2)
+    doubted = np.flatnonzero(far | small)
+    lost = np.zeros(log.n_features, dtype=bool)
+    for j in doubted.tolist():
+        column = X[:, [j]]
+        column = column.toarray() if sp.issparse(column) else np.asarray(column)
+        column = column[~np.isnan(column)].astype(np.float64)
+        if len(column) and column.min() < column.max():
+            # One that is zero in the core rows only because few rows have it has large cells elsewhere.
+            centre, scale = (0.0 if p is None else p[j] for p in (log.centres, log.scales))
+            with np.errstate(over="ignore"):
+                spread = (column.max() - column.min()) / (scale or 1.0)
+                largest = max(abs(column.max() - centre), abs(column.min() - centre)) / (scale or 1.0)
+            lost[j] = far[j] or min(spread, largest) < 2.0 * _STEPS * step * log.constant
+    return np.flatnonzero(lost & far), np.flatnonzero(lost & small)
 
 
 SORTED = (
