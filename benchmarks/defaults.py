@@ -118,7 +118,7 @@ class Problem:
         """Positions among the training rows that Algorithm 1 keeps."""
         if (capacity, threshold) not in self.fits:
             how = {"threshold": threshold, "scaling": self.scaling, "loss": "squared", "selection": "leverage"}
-            clf = ErasableClassifier(capacity, **how).fit(self.X[self.train], self.y[self.train])
+            clf = ErasableClassifier(capacity, **how, feature_map=None).fit(self.X[self.train], self.y[self.train])
             self.fits[capacity, threshold] = np.sort(clf.core_ids_)
         return self.fits[capacity, threshold]
 

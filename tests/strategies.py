@@ -50,7 +50,7 @@ class Setting:
             "alpha": self.alpha,
             "head_scaling": self.head_scaling,
         }
-        return ErasableClassifier(**{**parameters, **changes})
+        return ErasableClassifier(**{"feature_map": None, **parameters, **changes})
 
     estimator = classifier
 

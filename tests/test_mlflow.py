@@ -30,7 +30,7 @@ IDS = [f"canary-{i:02d}" for i in range(60)]
 
 
 def classifier(**options):
-    return ErasableClassifier(threshold=0.02, **options).fit(X, Y, ids=IDS)
+    return ErasableClassifier(threshold=0.02, **options, feature_map=None).fit(X, Y, ids=IDS)
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def test_columns_are_found_by_name_in_any_order(flavor, tmp_path):
     import mlflow
 
     frame = pd.DataFrame(X, columns=["a", "b", "c"])
-    clf = ErasableClassifier(threshold=0.02, feature_names=["a", "b", "c"]).fit(frame, Y, ids=IDS)
+    clf = ErasableClassifier(threshold=0.02, feature_names=["a", "b", "c"], feature_map=None).fit(frame, Y, ids=IDS)
     flavor.save_model(clf, tmp_path / "m")
     served = mlflow.pyfunc.load_model(str(tmp_path / "m"))
     turned = frame[["c", "a", "b"]].assign(further=1)
@@ -101,7 +101,7 @@ def test_a_model_with_a_schema_takes_raw_tables(flavor, tmp_path):
 def test_a_regression_is_served_as_numbers(flavor, tmp_path):
     import mlflow
 
-    reg = ErasableRegressor((-5, 5), threshold=0.02).fit(X, np.clip(X[:, 0], -5, 5), ids=IDS)
+    reg = ErasableRegressor((-5, 5), threshold=0.02, feature_map=None).fit(X, np.clip(X[:, 0], -5, 5), ids=IDS)
     flavor.save_model(reg, tmp_path / "m")
     np.testing.assert_array_equal(mlflow.pyfunc.load_model(str(tmp_path / "m")).predict(X), reg.predict(X))
     with pytest.raises(ConfigurationError, match="predict_proba"):
@@ -198,7 +198,7 @@ def test_another_flavor_is_refused_by_name(flavor, tmp_path):
 
 def test_a_learner_is_loaded_by_its_name_and_requires_its_library(flavor, tmp_path):
     learner = {"learner": "lightgbm", "n_estimators": 5, "min_child_samples": 3}
-    clf = ErasableClassifier(learner=learner, selection="independent", rate=0.9).fit(X, Y, ids=IDS)
+    clf = ErasableClassifier(learner=learner, selection="independent", rate=0.9, feature_map=None).fit(X, Y, ids=IDS)
     flavor.save_model(clf, tmp_path / "m")
     again = flavor.load_model(tmp_path / "m")
     assert again.state_digest() == clf.state_digest()

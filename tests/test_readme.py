@@ -24,7 +24,7 @@ def test_the_example_prints_what_its_comments_say():
     said = re.findall(r"print\(.*\) +# ([\d. ]+)[:\n]", code)
     assert lines[: len(said)] == [s.strip() for s in said]
     assert len(said) == 2
-    assert lines[2].startswith("verified: 409 core rows")
+    assert lines[2].startswith("verified: 438 core rows")
 
 
 def test_the_commands_print_what_is_shown(tmp_path, monkeypatch, capsys):

@@ -196,7 +196,7 @@ PARAMETERS = {
     CoreSetUnlearner: {
         "switches": ["one_shot", "reproducible"],
         "choices": ["core_set", "learner"],
-        "given": {"core_set": RandomSubsample(0.5), "learner": ErasableClassifier(threshold=0.1)},
+        "given": {"core_set": RandomSubsample(0.5), "learner": ErasableClassifier(threshold=0.1, feature_map=None)},
     },
 }
 WRONG = {

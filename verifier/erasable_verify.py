@@ -358,7 +358,7 @@ def fits_log(described: dict[str, Any], meta: Meta) -> bool:
         return False
     if not is_integer(log["n_features"], 1, 2**24) or log["n_features"] != before or not is_integer(before, 1, 2**24):
         return False
-    if not isinstance(log["missing"], bool) or hexadecimal(log["constant"]) < 0:
+    if log["missing"] not in (None, "indicator", "zero") or hexadecimal(log["constant"]) < 0:
         return False
     for name, least in (("centres", -math.inf), ("scales", 0.0)):
         numbers = log[name]
@@ -367,7 +367,7 @@ def fits_log(described: dict[str, Any], meta: Meta) -> bool:
                 return False
             if not all(least < hexadecimal(v) < math.inf for v in numbers):
                 return False
-    columns = before * (2 if log["missing"] else 1) + (hexadecimal(log["constant"]) > 0)
+    columns = before * (2 if log["missing"] == "indicator" else 1) + (hexadecimal(log["constant"]) > 0)
     return bool(columns == meta["n_features"])
 
 

@@ -52,25 +52,29 @@ X = RNG.standard_normal((120, 3))
 y = np.where(X @ RNG.standard_normal(3) > 0, 1, -1)
 
 EXACT = [
-    ErasableClassifier(threshold=0.1),
-    ErasableClassifier(threshold=0.1, loss="logistic"),
-    ErasableClassifier(threshold=math.inf, sample_rate=0.3),
-    ErasableClassifier(selection="independent", rate=0.5),
+    ErasableClassifier(threshold=0.1, feature_map=None),
+    ErasableClassifier(threshold=0.1, loss="logistic", feature_map=None),
+    ErasableClassifier(threshold=math.inf, sample_rate=0.3, feature_map=None),
+    ErasableClassifier(selection="independent", rate=0.5, feature_map=None),
     ErasableKernelClassifier("rbf", gamma=2.0),
     ErasableGeneralClassifier(LinearBall()),
-    ErasableRegressor(target_range=(-1, 1), threshold=0.1),
+    ErasableRegressor(target_range=(-1, 1), threshold=0.1, feature_map=None),
     CoreSetUnlearner(RandomSubsample(0.4), RandomForestClassifier(3)),
     RetrainedRidge(),
     SISAClassifier(n_shards=3),
 ]
 SHARES = {-1: 0.25, 1: 0.75}
 INDEPENDENT = {
-    "uniform": ErasableClassifier(selection="independent", rate=0.4),
-    "columns": ErasableClassifier(selection="independent", rate=0.4, moments=[0.5, 0.25, 0.25], loss="logistic"),
-    "matrix": ErasableClassifier(selection="independent", rate=0.4, moments=np.eye(3) / 4),
-    "balance": ErasableClassifier(selection="independent", rate=0.4, balance=1.0, class_shares=SHARES),
-    "every row": ErasableClassifier(selection="independent", rate=1.0),
-    "regression": ErasableRegressor((-2, 2), selection="independent", rate=0.4, moments=[0.25] * 3),
+    "uniform": ErasableClassifier(selection="independent", rate=0.4, feature_map=None),
+    "columns": ErasableClassifier(
+        selection="independent", rate=0.4, moments=[0.5, 0.25, 0.25], loss="logistic", feature_map=None
+    ),
+    "matrix": ErasableClassifier(selection="independent", rate=0.4, moments=np.eye(3) / 4, feature_map=None),
+    "balance": ErasableClassifier(
+        selection="independent", rate=0.4, balance=1.0, class_shares=SHARES, feature_map=None
+    ),
+    "every row": ErasableClassifier(selection="independent", rate=1.0, feature_map=None),
+    "regression": ErasableRegressor((-2, 2), selection="independent", rate=0.4, moments=[0.25] * 3, feature_map=None),
 }
 BAD = {
     ForgetsNothing: {"rows", "labels", "ids", "weights"},
@@ -210,7 +214,7 @@ def test_the_traditional_definition_is_met_by_those_who_keep_all_rows() -> None:
 
 
 def test_it_is_not_met_by_a_core_set_and_that_is_no_fault() -> None:
-    estimator = ErasableClassifier(threshold=0.1, capacity=0.1)
+    estimator = ErasableClassifier(threshold=0.1, capacity=0.1, feature_map=None)
     core = estimator.fit(X, y).core_ids_.tolist()
     assert len(core) < 60
     verdict = check_traditional(estimator, (X, y), core[:10])
@@ -229,7 +233,7 @@ def test_a_fault_is_not_excused() -> None:
 
 
 def test_of_a_sample_that_ignores_other_rows_both_definitions_hold() -> None:
-    estimator = ErasableClassifier(threshold=math.inf, sample_rate=0.3)
+    estimator = ErasableClassifier(threshold=math.inf, sample_rate=0.3, feature_map=None)
     assert check_exact(estimator, (X, y), range(40)).holds
     assert check_traditional(estimator, (X, y), range(40)).holds
 
@@ -252,50 +256,50 @@ def test_of_independent_selection_both_definitions_hold(kind: str) -> None:
 def test_exact_for_any_rows_and_any_request(seed: int, gone: set[int], order: str) -> None:
     rng = np.random.default_rng(seed)
     rows = Rows(rng.integers(-2, 3, (40, 3)).astype(float), rng.integers(0, 2, 40))
-    estimator = ErasableClassifier(threshold=0.2, capacity=0.1, order=order)
+    estimator = ErasableClassifier(threshold=0.2, capacity=0.1, order=order, feature_map=None)
     kept = set(estimator.fit(rows.X, rows.y).core_ids_.tolist())
     if kept - gone:
         check_exact(estimator, rows, gone).require()
 
 
 def test_a_parameter_from_the_number_of_rows_is_named() -> None:
-    found = check_exact(ErasableClassifier(kappa=0.4), (X, y), [0, 1, 2])
+    found = check_exact(ErasableClassifier(kappa=0.4, feature_map=None), (X, y), [0, 1, 2])
     assert found.differing[0] == "header threshold"
-    assert check_exact(ErasableClassifier(kappa=0.4, horizon=120), (X, y), [0, 1, 2]).holds
+    assert check_exact(ErasableClassifier(kappa=0.4, horizon=120, feature_map=None), (X, y), [0, 1, 2]).holds
 
 
 def test_rows_may_be_sparse_and_have_names() -> None:
     ids = [f"r{i}".encode() + b"\0" for i in range(120)]
-    verdict = check_exact(ErasableClassifier(), Rows(sp.csr_array(X), y, ids), ids[:3])
+    verdict = check_exact(ErasableClassifier(feature_map=None), Rows(sp.csr_array(X), y, ids), ids[:3])
     assert verdict.holds
     assert verdict.gone == 3
 
 
 def test_a_request_for_rows_that_are_not_stored_says_that_there_was_nothing_to_do() -> None:
-    stored = ErasableClassifier().fit(X, y).core_ids_
+    stored = ErasableClassifier(feature_map=None).fit(X, y).core_ids_
     others = np.setdiff1d(np.arange(120), stored)[:2].tolist()
-    assert "nothing to do" in check_exact(ErasableClassifier(), (X, y), others).note
-    assert not check_exact(ErasableClassifier(), (X, y), [*others, stored[0]]).note
+    assert "nothing to do" in check_exact(ErasableClassifier(feature_map=None), (X, y), others).note
+    assert not check_exact(ErasableClassifier(feature_map=None), (X, y), [*others, stored[0]]).note
 
 
 def test_what_cannot_be_compared_is_refused_without_names() -> None:
     with pytest.raises(InputError, match="leaves none") as error:
-        check_exact(ErasableClassifier(), (X, y), range(120))
+        check_exact(ErasableClassifier(feature_map=None), (X, y), range(120))
     assert "119" not in str(error.value)
     with pytest.raises(InputError, match="1 of 2 ids to forget are not among the 120 rows"):
-        check_exact(ErasableClassifier(), (X, y), [3, 4711])
+        check_exact(ErasableClassifier(feature_map=None), (X, y), [3, 4711])
     with pytest.raises(InputError, match="1 of 1 ids"):
         check_exact(Averages(), (X, y > 0), [4711])  # which its own forget would not survive
     with pytest.raises(InputTypeError, match="no forget"):
         check_exact(RidgeClassifier(), (X, y), [0])
     with pytest.raises(InputTypeError, match="tuple"):
-        check_exact(ErasableClassifier(), X, [0])
+        check_exact(ErasableClassifier(feature_map=None), X, [0])
     with pytest.raises(InputTypeError, match="no core-set map"):
-        check_stable(ErasableClassifier(), (X, y))
+        check_stable(ErasableClassifier(feature_map=None), (X, y))
     with pytest.raises(InputError, match="nothing that this estimator stores"):
         check_exact(Hidden(), (X, y), [0])
     with pytest.raises(InputError, match="an id of its own"):
-        check_exact(ErasableClassifier(), (X, y, [0] * 120), [0])
+        check_exact(ErasableClassifier(feature_map=None), (X, y, [0] * 120), [0])
 
 
 # -- for estimators of others --------------------------------------------------------------------------------------
@@ -346,7 +350,7 @@ def test_every_bad_store_fails_most_checks(kind: Any) -> None:
 
 def test_components_of_a_model_are_its_tensors_and_what_hangs_on_it() -> None:
     X = np.random.default_rng(0).standard_normal((50, 3))
-    model = ErasableClassifier().fit(X, X[:, 0] > 0)
+    model = ErasableClassifier(feature_map=None).fit(X, X[:, 0] > 0)
     found = stored_components(model)
     assert {
         "header threshold",

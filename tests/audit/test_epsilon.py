@@ -129,7 +129,7 @@ def test_the_direction_to_look_in_is_not_chosen_on_the_runs_that_are_counted() -
 
 
 def test_core_rows_are_what_is_compared_with() -> None:
-    estimator = ErasableClassifier(threshold=0.2, capacity=0.1)
+    estimator = ErasableClassifier(threshold=0.2, capacity=0.1, feature_map=None)
     core = estimator.fit(X, y).core_ids_.tolist()
     found = estimate_epsilon(lambda seed: estimator, (X, y), core[:4], runs=8)
     assert found.epsilon == 0.0

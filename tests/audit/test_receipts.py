@@ -483,13 +483,17 @@ def test_whoever_holds_the_state_after_can_test_guesses_against_the_digest_befor
     # Why state_before can be left out, and why docs/receipts.md warns: this is no defect of the digest.
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((40, 3)), rng.integers(2, size=40)
-    clf = ErasableClassifier(kappa=0.5).fit(X, y)
+    clf = ErasableClassifier(kappa=0.5, feature_map=None).fit(X, y)
     before, gone = clf._model.snapshot(), clf.core_ids_[2]
     clf.forget(ids=[gone])
     receipt = read_receipt(made(state_before=before.digest, state_after=clf.state_digest()))
 
     def guess(candidate):
-        one = ErasableClassifier(threshold=0.0).fit(X[[candidate]], y[[candidate]], ids=[candidate])._model.snapshot()
+        one = (
+            ErasableClassifier(threshold=0.0, feature_map=None)
+            .fit(X[[candidate]], y[[candidate]], ids=[candidate])
+            ._model.snapshot()
+        )
         after = clf._model.snapshot()
         return any(_with_row(after, one, at).digest == receipt.state_before for at in range(len(after.ids) + 1))
 

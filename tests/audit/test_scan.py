@@ -190,9 +190,13 @@ def fit_mean(X, y):
 
 
 MODELS = {
-    "linear": lambda: ErasableClassifier(threshold=0.02),
-    "linear, wide grid": lambda: ErasableClassifier(threshold=0.002, grid_bits=18, scaling=40.0, fit_intercept=False),
-    "linear, scales": lambda: ErasableClassifier(threshold=0.02, grid_bits=12, scaling=np.linspace(1, 2, 24)),
+    "linear": lambda: ErasableClassifier(threshold=0.02, feature_map=None),
+    "linear, wide grid": lambda: ErasableClassifier(
+        threshold=0.002, grid_bits=18, scaling=40.0, fit_intercept=False, feature_map=None
+    ),
+    "linear, scales": lambda: ErasableClassifier(
+        threshold=0.02, grid_bits=12, scaling=np.linspace(1, 2, 24), feature_map=None
+    ),
     "kernel": lambda: ErasableKernelClassifier(threshold=0.02, gamma=0.05, scaling=3.0),
     "kernel, independent": lambda: ErasableKernelClassifier(selection="independent", rate=0.9, scaling=3.0),
     "general, linear": lambda: ErasableGeneralClassifier(LinearBall(radius=2.0, grid_bits=14), threshold=0.05),
@@ -320,7 +324,7 @@ def test_a_row_without_a_subject_is_not_that_of_zero(tmp_path, name):
     X = RNG(3).standard_normal((40, 24))
     other = 7 if name == 0 else "person-7"
     people = [other if i % 2 else None for i in range(40)]
-    clf = ErasableClassifier(threshold=0.0)
+    clf = ErasableClassifier(threshold=0.0, feature_map=None)
     saved(clf.fit(X, X[:, 0] > 0, ids=range(1000, 1040), subjects=people, allow_no_subject=True), tmp_path)
     asked = {"ids": [1, 2], "subjects": [name, other]}
     found = scan(tmp_path, RNG(7).standard_normal((2, 24)), **asked)
@@ -328,7 +332,7 @@ def test_a_row_without_a_subject_is_not_that_of_zero(tmp_path, name):
     assert found.found == 20
     named = [name if i == 4 else p for i, p in enumerate(people)]
     if name == 0:  # an empty text is nobody's name
-        clf = ErasableClassifier(threshold=0.0)
+        clf = ErasableClassifier(threshold=0.0, feature_map=None)
         saved(clf.fit(X, X[:, 0] > 0, ids=range(1000, 1040), subjects=named, allow_no_subject=True), tmp_path)
         assert scan(tmp_path, RNG(7).standard_normal((2, 24)), **asked).found == 21
 
@@ -350,7 +354,9 @@ def test_each_of_the_people_of_a_row_is_found_until_one_of_them_asks(tmp_path, k
     X = RNG(3).standard_normal((40, 6))
     number = {str: "person-{}", int: "90000{}", str.encode: "person-{}"}[kind]
     people = [[kind(number.format(i % 7)), kind(number.format(10 + i % 5))] for i in range(40)]
-    clf = ErasableClassifier(threshold=0.0).fit(X, X[:, 0] > 0, ids=range(1000, 1040), subjects=people)
+    clf = ErasableClassifier(threshold=0.0, feature_map=None).fit(
+        X, X[:, 0] > 0, ids=range(1000, 1040), subjects=people
+    )
     saved(clf, tmp_path)
     nobody = RNG(7).standard_normal((2, 6))
     asked = {"subjects": [people[0], [people[1][0]]]}
@@ -372,7 +378,7 @@ def test_yes_or_no_features_raise_no_false_alarm(tmp_path, density):
     rng = RNG(5)
     X = np.unique((rng.random((1500, 120)) < density).astype(np.float32), axis=0)
     rng.shuffle(X)
-    clf = ErasableClassifier(threshold=0.001).fit(X, X[:, 0] > 0)
+    clf = ErasableClassifier(threshold=0.001, feature_map=None).fit(X, X[:, 0] > 0)
     gone = clf.core_ids_[::3]
     before = clf._model.snapshot().to_bytes()
     clf.forget(ids=gone)
@@ -405,7 +411,9 @@ def test_yes_or_no_features_raise_no_false_alarm(tmp_path, density):
 def small():
     X = RNG(0).standard_normal((30, 9))
     ids = [f"visit-{i:05d}" for i in range(30)]
-    data = ErasableClassifier(threshold=1e-6).fit(X, X[:, 0] > 0, ids=ids)._model.snapshot().to_bytes()
+    data = (
+        ErasableClassifier(threshold=1e-6, feature_map=None).fit(X, X[:, 0] > 0, ids=ids)._model.snapshot().to_bytes()
+    )
     return X, ids, data, 8 + int.from_bytes(data[:8], "little")
 
 
@@ -497,7 +505,9 @@ def test_in_a_copy_that_was_cut_off_every_row_is_named_once_and_twins_are_twins(
     X = RNG(0).standard_normal((40, 2))  # rows too short to be searched for as bytes
     long = RNG(0).standard_normal((40, 20))
     for rows in (X, long):
-        clf = ErasableClassifier(threshold=1e-6, capacity=1e-3).fit(rows, rows[:, 0] > 0, ids=np.arange(40))
+        clf = ErasableClassifier(threshold=1e-6, capacity=1e-3, feature_map=None).fit(
+            rows, rows[:, 0] > 0, ids=np.arange(40)
+        )
         core, whole = clf.core_ids_.tolist(), clf._model.snapshot().to_bytes()
         (tmp_path / "m").write_bytes(whole[: whole.rindex(clf._model.snapshot().rows[-1].tobytes()) + 1])
         report = scan(tmp_path, rows[core[:2]], ids=[core[0], 1000])
@@ -512,7 +522,7 @@ def test_a_name_in_the_header_of_a_model_is_found(tmp_path, name):
     """A class that is fixed stays when its rows are forgotten; so do names of features."""
     X = RNG(0).standard_normal((80, 20))
     owner = np.array([name if i % 2 else "nobody" for i in range(80)], dtype=object)
-    clf = ErasableClassifier(threshold=0.01)
+    clf = ErasableClassifier(threshold=0.01, feature_map=None)
     clf.partial_fit(X, owner, classes=["nobody", name], ids=np.arange(80), subjects=owner)
     clf.forget(subjects=[name])
     saved(clf, tmp_path)
@@ -524,7 +534,7 @@ def test_a_name_in_the_header_of_a_model_is_found(tmp_path, name):
     assert place == (name.encode() if name.encode() in data else header)
     assert scan(tmp_path, X[[1, 3]], subjects=[name + "1", name[:-1]]).clean
     names = [f"f{j}" for j in range(19)]
-    clf = ErasableClassifier(threshold=0.01, feature_names=[*names, f"visits of {name}"])
+    clf = ErasableClassifier(threshold=0.01, feature_names=[*names, f"visits of {name}"], feature_map=None)
     saved(clf.fit(X, X[:, 0] > 0, ids=np.arange(80)), tmp_path)
     assert [r.what for r in scan(tmp_path, RNG(1).standard_normal((1, 20)), ids=[name]).remains] == ["id"]
 
@@ -546,7 +556,7 @@ TENSOR = {"dtype": "U8", "shape": [2], "data_offsets": [0, 2]}
 
 def test_the_checksum_and_numbers_in_the_header_of_a_model_are_no_ids(tmp_path):
     X = RNG(0).standard_normal((600, 20))
-    clf = ErasableClassifier(threshold=0.01).fit(X, X[:, 0] > 0, ids=np.arange(10**6, 10**6 + 600))
+    clf = ErasableClassifier(threshold=0.01, feature_map=None).fit(X, X[:, 0] > 0, ids=np.arange(10**6, 10**6 + 600))
     saved(clf, tmp_path)
     data = (tmp_path / "model.erasable").read_bytes()
     header = data[8 : 8 + int.from_bytes(data[:8], "little")]
@@ -572,7 +582,7 @@ def test_bytes_of_ids_that_belong_to_no_id_are_searched(tmp_path):
 def test_a_subject_among_ids_and_an_id_among_subjects_are_found(tmp_path):
     X = RNG(0).standard_normal((40, 20))
     names = [f"customer-{i:03d}" for i in range(20)] + [str(10_000 + i) for i in range(18)] + ["ann", "bob"]
-    clf = ErasableClassifier(threshold=1e-6)
+    clf = ErasableClassifier(threshold=1e-6, feature_map=None)
     saved(clf.fit(X, X[:, 0] > 0, ids=names, subjects=[f"owner-{i:03d}" for i in range(40)]), tmp_path)
     others = RNG(1).standard_normal((3, 20))
     found = scan(tmp_path, others, subjects=["customer-003", "10003", "ann"])  # numbers and short texts may be others'
@@ -583,7 +593,7 @@ def test_a_subject_among_ids_and_an_id_among_subjects_are_found(tmp_path):
 
 def test_a_model_whose_rows_cannot_be_compared_is_named(tmp_path):
     X = RNG(0).standard_normal((200, 9))
-    saved(ErasableClassifier(threshold=0.05).fit(X, X[:, 0] > 0, ids=np.arange(200)), tmp_path)
+    saved(ErasableClassifier(threshold=0.05, feature_map=None).fit(X, X[:, 0] > 0, ids=np.arange(200)), tmp_path)
     with_label = np.hstack([X, X[:, :1] > 0]).astype(float)
     report = scan(tmp_path, with_label[:5], ids=np.arange(1000, 1005))
     assert report.ids_only == ("model.erasable",)
@@ -621,7 +631,7 @@ def test_rows_behind_a_feature_map_are_of_another_form(tmp_path, request, sharde
 
 def test_rows_that_a_model_cannot_hold_are_no_reason_to_doubt_it(tmp_path):
     X = RNG(0).uniform(-0.1, 0.1, (60, 9))
-    clf = ErasableClassifier(threshold=1e-6, scaling=None, grid_bits=18).fit(X, X[:, 0] > 0)
+    clf = ErasableClassifier(threshold=1e-6, scaling=None, grid_bits=18, feature_map=None).fit(X, X[:, 0] > 0)
     saved(clf, tmp_path)
     assert scan(tmp_path, 100.0 + X[:5]).clean
     assert scan(tmp_path, np.vstack([100.0 + X[:1], X[1:2]])).remains[0].row == 1
@@ -636,7 +646,9 @@ def in_shards(monkeypatch):
 
 @pytest.mark.parametrize("X", [RNG(0).standard_normal((90, 12)), sparse_rows(90)], ids=["dense", "sparse"])
 def test_shards_of_a_large_model_are_compared_too(tmp_path, in_shards, X):
-    clf = ErasableClassifier(threshold=1e-6, grid_bits=13).fit(X, X.sum(axis=1) > 0, ids=np.arange(90))
+    clf = ErasableClassifier(threshold=1e-6, grid_bits=13, feature_map=None).fit(
+        X, X.sum(axis=1) > 0, ids=np.arange(90)
+    )
     path = tmp_path / "m.erasable"
     clf.save(path)
     assert len(list((tmp_path / ".m.erasable.parts").iterdir())) > 3
@@ -671,7 +683,7 @@ def spoilt(data, name, change):
 )
 def test_arrays_of_sparse_rows_that_do_not_fit_hide_nothing(tmp_path, name, change):
     X = sparse_rows()
-    clf = ErasableClassifier(threshold=1e-6).fit(X, X.sum(axis=1) > 0)
+    clf = ErasableClassifier(threshold=1e-6, feature_map=None).fit(X, X.sum(axis=1) > 0)
     (tmp_path / "model.erasable").write_bytes(spoilt(clf._model.snapshot().to_bytes(), name, change))
     report = scan(tmp_path, X[::9])
     assert report.unreadable
@@ -680,7 +692,7 @@ def test_arrays_of_sparse_rows_that_do_not_fit_hide_nothing(tmp_path, name, chan
 
 def test_yes_or_no_rows_are_told_by_their_columns(tmp_path):
     rows = (RNG(8).random((60, 200)) < 0.1).astype(float)
-    clf = ErasableClassifier(threshold=1e-6).fit(rows, rows[:, 0] > 0)
+    clf = ErasableClassifier(threshold=1e-6, feature_map=None).fit(rows, rows[:, 0] > 0)
     for gone, found in (([], set(range(20))), (range(20), set())):
         clf.forget(ids=list(gone))
         whole = clf._model.snapshot().to_bytes()
@@ -763,7 +775,7 @@ def test_ids_too_short_for_text_are_counted_and_still_compared_with_models(tmp_p
     report = scan(tmp_path, X[:4], ids=ids, subjects=["ab1", None, "a.b.c.d", "long enough"])
     assert report.clean
     assert report.too_short == {"ids": 3, "subjects": 2, "rows": 0}
-    saved(ErasableClassifier(threshold=1e-6).fit(X, X[:, 0] > 0, ids=np.arange(50)), tmp_path)
+    saved(ErasableClassifier(threshold=1e-6, feature_map=None).fit(X, X[:, 0] > 0, ids=np.arange(50)), tmp_path)
     assert {r.row for r in scan(tmp_path, RNG(1).standard_normal((4, 5)), ids=ids).remains} == {0}
 
 
@@ -949,7 +961,7 @@ def test_progress_runs_to_the_end_and_memory_does_not_follow_the_size(tmp_path):
 def test_many_rows_are_looked_for_in_batches_with_the_same_result(tmp_path, monkeypatch):
     X = RNG(0).standard_normal((40, 20))
     ids = np.array([f"visit-{i:05d}" for i in range(40)], dtype=object)
-    clf = ErasableClassifier(threshold=1e-6).fit(X, X[:, 0] > 0, ids=ids)
+    clf = ErasableClassifier(threshold=1e-6, feature_map=None).fit(X, X[:, 0] > 0, ids=ids)
     saved(clf, tmp_path)
     (tmp_path / "visit-00003.gz").write_bytes(b"\x1f\x8b")
     (tmp_path / "log").write_text("visit-00007 visit-00039")

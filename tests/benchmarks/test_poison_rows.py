@@ -48,14 +48,14 @@ def test_ascent_hurts_more_than_turned_labels_and_both_than_nothing():
 
 def test_rows_that_crowd_are_kept_and_keep_more_others_out_than_random_ones():
     X, y = make_pool(800, 12)
-    core = ErasableClassifier().fit(X, y).core_ids_
+    core = ErasableClassifier(feature_map=None).fit(X, y).core_ids_
     rng = np.random.default_rng(2)
     crowd, signs = crowding_rows(X, y, core, 40, capacity=CAPACITY, threshold=THRESHOLD)
     random = rng.standard_normal((40, 12))
     others = []
     for P in (crowd, random):
         ids = np.append(np.arange(800), early_ids(800, 40, key=0))
-        model = ErasableClassifier().fit(np.vstack([X, P]), np.append(y, signs), ids=ids)
+        model = ErasableClassifier(feature_map=None).fit(np.vstack([X, P]), np.append(y, signs), ids=ids)
         others.append(int((model.core_ids_ < 800).sum()))
         assert (model.core_ids_ >= 800).sum() >= 35
     assert others[0] <= others[1] < len(core)

@@ -152,7 +152,7 @@ def test_the_fit_is_that_of_algorithm_1(scaling, intercept):
     y = (X[:, 0] + 0.2 * rng.standard_normal(80) > 0).astype(int)
     ball = LinearBall(0.7, fit_intercept=intercept, scaling=scaling)
     clf = ErasableClassifier(
-        ball.capacity, threshold=0.0, fit_intercept=intercept, scaling=scaling, loss="squared"
+        ball.capacity, threshold=0.0, fit_intercept=intercept, scaling=scaling, loss="squared", feature_map=None
     ).fit(X, y)
     f = ball.fit(ball.encode(X), y)
     np.testing.assert_array_equal(f.w, clf._model.weights()[0])

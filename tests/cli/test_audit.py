@@ -60,7 +60,9 @@ def test_a_file_of_independent_selection_is_audited_without_the_balance_of_its_l
     X, y = make_pool()
     options = {"rate": 0.5, "moments": np.full(X.shape[1], 0.25), "balance": 1.0}
     shares = {"no": 0.5, "yes": 0.5}  # an audit's labels are -1 and 1
-    model = ErasableClassifier(selection="independent", class_shares=shares, **options, loss="squared")
+    model = ErasableClassifier(
+        selection="independent", class_shares=shares, **options, loss="squared", feature_map=None
+    )
     model.fit(X, np.where(y > 0, "yes", "no")).save("model.erasable")
     found = answered(capsys, ["audit", "model.erasable", "--data", table, "--quick", "--json"])
     selection = [result for result in found["results"] if result["letter"] == "e"]
@@ -70,7 +72,7 @@ def test_a_file_of_independent_selection_is_audited_without_the_balance_of_its_l
 
 def test_a_model_file_is_audited_with_its_own_parameters(capsys, table):
     X, y = make_pool()
-    ErasableClassifier(threshold=np.inf, sample_rate=0.5, class_weight={-1: 2.0}, loss="squared").fit(
+    ErasableClassifier(threshold=np.inf, sample_rate=0.5, class_weight={-1: 2.0}, loss="squared", feature_map=None).fit(
         X, y, ids=range(240)
     ).save("model.erasable")
     found = answered(capsys, ["audit", "model.erasable", "--data", table, "--quick", "--json"])
@@ -81,8 +83,14 @@ def test_a_model_file_is_audited_with_its_own_parameters(capsys, table):
 @pytest.mark.parametrize(
     "held",
     [
-        ErasableClassifier(threshold=0.05, capacity=0.5, scaling=40.0, loss="squared"),
-        ErasableClassifier(threshold=0.05, scaling=[1.0, 2.0, 1.0, 4.0, 1.0, 1.0], fit_intercept=False, loss="squared"),
+        ErasableClassifier(threshold=0.05, capacity=0.5, scaling=40.0, loss="squared", feature_map=None),
+        ErasableClassifier(
+            threshold=0.05,
+            scaling=[1.0, 2.0, 1.0, 4.0, 1.0, 1.0],
+            fit_intercept=False,
+            loss="squared",
+            feature_map=None,
+        ),
         ErasableKernelClassifier(gamma=0.02, threshold=0.3, scaling=5.0),
     ],
     ids=["number", "columns", "kernel"],

@@ -75,7 +75,7 @@ def test_inspect_shows_it(capsys):
     assert run(["inspect", MODEL]) == 0
     lines = dict(line.split("  ", 1) for line in capsys.readouterr().out.splitlines())
     told = {name.strip(): value.strip() for name, value in lines.items()}
-    assert told["loss"] == "logistic"
+    assert told["head"] == "logistic-spread"
     assert (told["alpha"], told["threshold"], told["sample rate"]) == ("0.25", "inf", "0.3")
     assert told["class weight"] == "given for 1 classes"
     found = answered(capsys, ["inspect", MODEL, "--json"])

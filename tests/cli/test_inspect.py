@@ -63,9 +63,9 @@ def test_inspect_as_json(folder, capsys):
     model = load(MODEL)
     told = answered(capsys, ["inspect", MODEL, "--learnt", str(N), "--json"])
     assert {k: told[k] for k in ("kind", "format", "version", "features", "classes", "ids", "subjects", "files")} == {
-        "kind": "linear",
-        "format": "erasable-linear",
-        "version": 1,
+        "kind": "leverage selection, logistic-spread head",
+        "format": "erasable-model",
+        "version": 2,
         "features": 3,
         "classes": 2,
         "ids": "str",
@@ -77,14 +77,14 @@ def test_inspect_as_json(folder, capsys):
     assert told["stored_share"] == model.n_core_ / N
     assert told["bytes"] == len(content())
     assert float.fromhex(told["configuration"]["threshold"]) == 0.1
-    capacity = round(ErasableClassifier().capacity * 4**15) / 4**15  # on the grid
+    capacity = round(0.005 * 4**15) / 4**15  # on the grid
     assert float.fromhex(told["configuration"]["capacity"]) == capacity
     assert (told["threshold"], told["capacity"], told["gamma"]) == (0.1, capacity, None)
     assert told["configuration"]["feature_names"] == ["age", "weight", "height"]
     assert "rows" not in told
     shown = printed(capsys, ["inspect", MODEL, "--learnt", str(N)]).out
     assert f"{model.n_core_ / N:.2%} of {N} learnt" in shown
-    assert re.search(r"^capacity +0\.02$", shown, re.MULTILINE)  # as it was given, and not as the grid has it
+    assert re.search(r"^capacity +0\.005$", shown, re.MULTILINE)  # as it was given, and not as the grid has it
     learnt(out="fine.erasable", threshold="0.00012345678912")
     assert " 0.00012345678912\n" in printed(capsys, ["inspect", "fine.erasable"]).out  # only a capacity is rounded
     with refused(capsys, folder) as no:
@@ -125,7 +125,7 @@ def test_what_is_stored_of_somebody(folder, capsys):
     told = answered(capsys, ["inspect", MODEL, "--subject", "user 2", "--json"])
     assert [row["id"] for row in told["rows"]] == theirs
     assert [row["other_subjects"] for row in told["rows"]] == [len(named[key]) - 1 for key in theirs]
-    assert all(list(row["values"]) == ["age", "weight", "height"] for row in told["rows"])
+    assert all(list(row["values"]) == ["age", "weight", "height", "constant"] for row in told["rows"])
     assert (told["requested"], told["not_stored"], told["warnings"]) == (1, 0, [])
     assert "only the direction" in told["values_are"]
     assert run(["inspect", MODEL, "--subject", "user 2", "--csv"]) == 0

@@ -128,7 +128,7 @@ def test_options_that_agree_may_be_given_again_and_others_are_refused(capsys, fo
         no([*again, "--kappa", "0.9", "--horizon", "60"], 2, "kappa")
         no([*again, "--kernel", "rbf"], 2, "--kernel")
         no([*again, "--gamma", "2"], 2, "--gamma")
-    assert run([*again, "--threshold", "0.1", "--capacity", "0.02", "--intercept"]) == 0
+    assert run([*again, "--threshold", "0.1", "--capacity", "0.005", "--intercept"]) == 0
 
 
 def test_digits_in_a_csv_are_what_the_model_has_them_for(folder):

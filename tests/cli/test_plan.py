@@ -187,16 +187,16 @@ def test_there_is_no_command_for_rows_that_are_no_file(command):
 def test_a_refusal_speaks_the_language_of_the_command_line(command, tmp_path):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((400, 3))
-    answers = X[:, 0] + rng.standard_normal(400) > 2.1
+    answers = X[:, 0] + 2 * rng.standard_normal(400) > 3.3
     table = ["a,b,c,label", *(f"{a},{b},{c},{int(y)}" for (a, b, c), y in zip(X, answers, strict=True))]
     (tmp_path / "rare.csv").write_text("\n".join(table) + "\n")
     status, _, said = command("plan", "rare.csv", "--effort", "quick", "--metric", "accuracy")
     assert status == 2
     assert "--metric auc (0." in said
     assert "metric=" not in said
-    status, _, said = command("plan", "rare.csv", "--effort", "quick", "--metric", "auc", "--max-stored", "0.02")
+    status, _, said = command("plan", "rare.csv", "--effort", "quick", "--metric", "auc", "--max-stored", "0.05")
     assert status == 2
-    assert "with --max-stored 0.02" in said
+    assert "with --max-stored 0.05" in said
     assert "What would do: --max-stored 0." in said
     assert "max_" not in said
 
@@ -262,7 +262,7 @@ def test_the_defaults_are_those_of_the_operation():
     assert shared == {"horizon": None, "effort": "default", "random_state": 0} == {name: ours[name] for name in shared}
     targets = {field.name: field.default for field in dataclasses.fields(TargetOptions)}
     assert targets.keys() == PlanOptions.__annotations__.keys() - {
-        *("fit_intercept", "scaling", "target_range", "moments", "class_shares", "learners")
+        *("fit_intercept", "scaling", "target_range", "moments", "class_shares", "learners", "encoded")
     }
     assert set(targets.values()) == {None}
 

@@ -15,7 +15,13 @@ import pytest
 from erasable import ErasableClassifier, ErasableKernelClassifier, load
 from erasable.cli.app import run
 from erasable.models import files as shards
-from erasable.models.configuration import DEFAULT_KERNEL_THRESHOLD, DEFAULT_THRESHOLD
+from erasable.models.configuration import (
+    DEFAULT_CAPACITY,
+    DEFAULT_KERNEL_THRESHOLD,
+    DEFAULT_THRESHOLD,
+    LOG_CAPACITY,
+    LOG_TARGET_CAPACITY,
+)
 from tests.cli.session import LEARN, MODEL, N, answered, content, learnt, printed, put, read_csv, refused, said, table
 from tests.formats.models import rows
 
@@ -123,9 +129,10 @@ def test_a_hint_for_a_model_that_is_there_says_that_it_takes_a_new_one(folder, c
 
 def test_learn_help_tells_linear_models_from_kernels(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "400")
-    linear, kernel = ErasableClassifier().get_params(), ErasableKernelClassifier().get_params()
+    kernel = ErasableKernelClassifier().get_params()
     text = printed(capsys, ["learn", "--help"]).out
-    assert f"[default: {linear['capacity']:g} for a linear model, {kernel['capacity']:g} for a kernel]" in text
+    log, other = f"{LOG_CAPACITY:g} ({LOG_TARGET_CAPACITY:g} for --target)", f"{DEFAULT_CAPACITY:g} with --schema"
+    assert f"[default: for a linear model {log}, {other} or --scaling; {kernel['capacity']:g} for a kernel]" in text
     assert f"[default: {DEFAULT_THRESHOLD:g} for a linear model, {DEFAULT_KERNEL_THRESHOLD:g} for a kernel]" in text
 
 

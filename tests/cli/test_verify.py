@@ -60,16 +60,16 @@ def test_an_altered_model_is_told_from_a_damaged_one(name, folder, capsys):
 
 def test_a_newer_file_is_named_by_every_command(folder, capsys):
     learnt()
-    (folder / MODEL).write_bytes(altered(content(), lambda header, meta: meta.update(version=2)))
+    (folder / MODEL).write_bytes(altered(content(), lambda header, meta: meta.update(version=9)))
     with refused(capsys, folder) as no:
-        no(["verify", MODEL], 4, "version 2", "install a newer erasable")
+        no(["verify", MODEL], 4, "version 9", "install a newer erasable")
         for arguments in (
             ["inspect", MODEL],
             ["forget", MODEL, "--id", "row 1"],
             ["predict", MODEL, "learnt.parquet"],
             ["learn", "learnt.parquet", *LEARN],
         ):
-            no(arguments, 2, "version 2", "install a newer erasable")
+            no(arguments, 2, "version 9", "install a newer erasable")
 
 
 def test_models_that_need_code_say_so(folder, capsys):

@@ -32,7 +32,7 @@ OPTIONS = {
 def test_model_map_and_class_select_the_same_rows(name):
     options = {"fit_intercept": True, **OPTIONS[name]}
     X, y = make_rows(d=3)
-    core = ErasableClassifier(1.5, threshold=0.02, **options, order="given").fit(X, y)
+    core = ErasableClassifier(1.5, threshold=0.02, **options, order="given", feature_map=None).fit(X, y)
     chosen = LeverageThreshold(0.02, 1.5, **options).select(X, y, range(len(X)))
     ball = LinearBall(math.sqrt(1 / (4 * 1.5)), **options)
     general = ErasableGeneralClassifier(ball, threshold=0.02, order="given").fit(X, y)
@@ -55,7 +55,7 @@ WRONG["scaling"] += [np.float64(0.0), np.array(2.0)]
 def test_what_one_refuses_all_refuse_in_the_same_words(wrong):
     X, y = make_rows(d=3)
     with pytest.raises(ConfigurationError) as of_model:
-        ErasableClassifier(threshold=0.01, **wrong).fit(X, y)
+        ErasableClassifier(threshold=0.01, **wrong, feature_map=None).fit(X, y)
     with pytest.raises(ConfigurationError) as of_map:
         LeverageThreshold(0.01, **wrong).select(X, y, range(len(X)))
     assert str(of_map.value).replace("1 features", "3 features") == str(of_model.value)
@@ -75,7 +75,7 @@ def test_a_threshold_that_nothing_exceeds_is_refused_with_the_callers_words():
     with pytest.raises(ConfigurationError, match=r"the threshold is 0.5. Lower the threshold or the capacity."):
         LeverageThreshold(0.5, 2.0)
     with pytest.raises(ConfigurationError, match=r"horizon \*\* -kappa for n_samples = 60, is 1. Lower capacity below"):
-        ErasableClassifier(1.0, kappa=0.0).fit(*make_rows(60))
+        ErasableClassifier(1.0, kappa=0.0, feature_map=None).fit(*make_rows(60))
 
 
 @pytest.mark.parametrize(

@@ -207,7 +207,7 @@ def test_rows_that_were_gathered_are_copied_once_and_those_of_a_map_are_never_wr
 @pytest.mark.parametrize("scaling", ["row", 9.0])
 def test_some_rows_are_screened_as_they_are_among_all(scaling):
     X = np.random.default_rng(1).standard_normal((3000, 5)).astype(np.float32)
-    clf = ErasableClassifier(threshold=0.1, scaling=scaling).fit(X[:40], X[:40, 0] > 0)
+    clf = ErasableClassifier(threshold=0.1, scaling=scaling, feature_map=None).fit(X[:40], X[:40, 0] > 0)
     before, grid, some = X.copy(), clf.model_.configuration.grid, np.arange(0, 3000, 7)
     here, there = clf.model_.screening(), clf.model_.screening()
     whole = here(RawRows(X, grid))
@@ -233,7 +233,7 @@ def test_rows_gathered_a_few_at_a_time_are_the_same(kind, scaling, monkeypatch):
 
 def test_rows_are_screened_alike_in_one_thread_and_in_several(monkeypatch):
     X = np.random.default_rng(2).standard_normal((3000, 5))
-    clf = ErasableClassifier(threshold=0.1).fit(X[:200], X[:200, 0] > 0)
+    clf = ErasableClassifier(threshold=0.1, feature_map=None).fit(X[:200], X[:200, 0] > 0)
     rows, screening = RawRows(X, clf.model_.configuration.grid), clf.model_.screening()
     with threadpool_limits(1):
         alone = screening(rows)

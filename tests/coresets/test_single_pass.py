@@ -83,7 +83,7 @@ def test_a_pass_goes_on_where_another_ended(name):
 def test_linear_functions_select_what_algorithm_1_selects(tau, scaling, intercept):
     ball = LinearBall(0.8, fit_intercept=intercept, scaling=scaling)
     clf = ErasableClassifier(
-        1 / (4 * 0.8**2), threshold=tau, fit_intercept=intercept, scaling=scaling, order="given"
+        1 / (4 * 0.8**2), threshold=tau, fit_intercept=intercept, scaling=scaling, order="given", feature_map=None
     ).fit(X, X[:, 0] > 0)
     assert SinglePass(ball, tau).select(X).tolist() == clf.core_ids_.tolist()
 

@@ -50,9 +50,9 @@ def test_with_linear_functions_it_is_the_linear_classifier(threshold, intercept,
     y = make_classes(n_classes, N)
     ball = LinearBall(0.6, fit_intercept=intercept)
     general = ErasableGeneralClassifier(ball, threshold=threshold).fit(X, y)
-    linear = ErasableClassifier(1 / (4 * 0.6**2), threshold=threshold, fit_intercept=intercept, loss="squared").fit(
-        X, y
-    )
+    linear = ErasableClassifier(
+        1 / (4 * 0.6**2), threshold=threshold, fit_intercept=intercept, loss="squared", feature_map=None
+    ).fit(X, y)
     for clf in (general, linear):
         clf.partial_fit(X[:60] + 0.1, y[:60], ids=np.arange(60) + 1000)
     for _ in range(3):

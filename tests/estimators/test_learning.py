@@ -167,7 +167,7 @@ def test_what_is_stored_is_counted():
 @pytest.mark.parametrize(
     "make",
     [
-        lambda **how: ErasableClassifier(threshold=0.001, **how),
+        lambda **how: ErasableClassifier(threshold=0.001, **how, feature_map=None),
         lambda **how: ErasableGeneralClassifier(LinearBall(fit_intercept=True, **how), threshold=0.001),
     ],
     ids=["linear", "general"],
@@ -221,7 +221,7 @@ def test_of_many_rows_several_threads_look_whether_all_are_finite(monkeypatch):
     large = np.full_like(X32, 3e38)
     assert not validated._has_finite_sums(large)  # their sums overflow: scikit-learn looks at each
     assert classifier().fit(large, Y).n_core_ > 0
-    for value, message in ((np.nan, "contains NaN: fill"), (np.inf, "contains infinity"), (-np.inf, "infinity")):
+    for value, message in ((np.nan, "contains NaN: "), (np.inf, "contains infinity"), (-np.inf, "infinity")):
         wrong = X.copy()
         wrong[7, 1] = value
         with pytest.raises(InputError, match=message):

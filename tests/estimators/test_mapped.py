@@ -73,7 +73,7 @@ def digest_without_map(clf):
 def test_the_state_is_that_of_the_classifier_on_mapped_rows(name):
     rows, labels = raw(name)
     clf = mapped(name).fit(rows, labels)
-    plain = ErasableClassifier(1.0, threshold=0.05).fit(dense(MAPS[name](rows)), labels)
+    plain = ErasableClassifier(1.0, threshold=0.05, feature_map=None).fit(dense(MAPS[name](rows)), labels)
     assert digest_without_map(clf) == plain.state_digest()
     assert 0 < clf.n_core_ < len(rows)
     Z = MAPS[name](rows)
@@ -186,9 +186,8 @@ def test_two_moons_need_the_map():
 # -- the map as a parameter ----------------------------------------------------------------------------------------
 
 
-def test_the_default_is_no_map_and_a_map_has_defaults():
-    assert ErasableClassifier().feature_map is None
-    assert ErasableClassifier(threshold=0.05).fit(X[:30], Y[:30]).model_.feature_map is None
+def test_a_map_is_left_out_by_none_and_a_map_has_defaults():
+    assert ErasableClassifier(threshold=0.05, feature_map=None).fit(X[:30], Y[:30]).model_.feature_map is None
     clf = ErasableClassifier(feature_map=RandomFourierFeatures(), threshold=0.05).fit(X[:30], Y[:30])
     assert clf.model_.feature_map == RandomFourierFeatures()
     assert clf.coef_.shape == (1, 500)
@@ -249,7 +248,7 @@ def test_a_grid_search_over_maps():
 
 def test_columns_of_mapped_features_may_have_scales():
     clf = mapped(scaling=np.arange(1.0, 13.0)).fit(X, make_classes(3))
-    plain = ErasableClassifier(1.0, threshold=0.05, scaling=np.arange(1.0, 13.0))
+    plain = ErasableClassifier(1.0, threshold=0.05, scaling=np.arange(1.0, 13.0), feature_map=None)
     plain.fit(MAPS["fourier"](X), make_classes(3))
     assert digest_without_map(clf) == plain.state_digest()
 

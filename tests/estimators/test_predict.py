@@ -1,11 +1,15 @@
 """Predicting: shapes, probabilities, and the published weights."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from tests.estimators.cases import D, N, classifier, make_classes, make_rows
+from tests.estimators import cases
+from tests.estimators.cases import D, N, make_classes, make_rows
 
+classifier = partial(cases.classifier, feature_map=None)  # weights of rows as they are
 X, Y = make_rows()
 COLUMNS = list("abc")
 

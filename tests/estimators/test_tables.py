@@ -114,7 +114,9 @@ def test_it_is_a_step_of_a_pipeline():
 
 def test_a_schema_alone_is_a_map_too():
     by_schema = ErasableClassifier(feature_map=SCHEMA, threshold=0.02).fit(TABLE, Y)
-    encoded = ErasableClassifier(threshold=0.02, alpha=0.1).fit(SCHEMA.encode(TABLE)[0], Y)  # the default with a schema
+    encoded = ErasableClassifier(threshold=0.02, alpha=0.1, feature_map=None).fit(
+        SCHEMA.encode(TABLE)[0], Y
+    )  # the default with a schema
     assert by_schema.state_digest() == classifier().fit(TABLE, Y).state_digest() != encoded.state_digest()
     assert np.array_equal(by_schema.coef_, encoded.coef_)
 

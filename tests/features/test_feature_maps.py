@@ -367,14 +367,14 @@ def test_centres_and_scales_round_once_each():
     assert LogFeatures(2, 0.0, None, scales)(sp.csr_matrix(rows)).toarray().tolist() == [
         [log_of(x / s) for x, s in zip(row, scales, strict=True)] for row in rows
     ]
-    with pytest.raises(InputError, match="overflows float64 when it is centred and scaled"):
+    with pytest.raises(InputError, match="overflows float64 when it is centred and divided"):
         LogFeatures(1, scales=[1e-10])([[1e300]])
 
 
 def test_missing_cells_have_columns_of_their_own():
-    one, rows = LogFeatures(2, missing=True, centres=[5.0, 0.0]), np.array([[np.nan, 4.0], [6.0, -np.nan]])
+    one, rows = LogFeatures(2, missing="indicator", centres=[5.0, 0.0]), np.array([[np.nan, 4.0], [6.0, -np.nan]])
     assert one(rows).tolist() == [[0.0, 3.0, 1.0, 0.0, 3.0], [1.0, 0.0, 0.0, 1.0, 3.0]]
-    again = LogFeatures(2, missing=True)
+    again = LogFeatures(2, missing="indicator")
     assert dense(again(sp.csr_matrix(rows))).tolist() == again(rows).tolist()
     with pytest.raises(InputError, match="infinity"):
         one([[np.nan, np.inf]])

@@ -38,7 +38,9 @@ LIMITS = {"LARGEST_FILE": 100, "LARGEST_SHARD": 64}  # for the one that is divid
 
 def linear() -> ErasableClassifier:
     """Texts for ids and subjects, some of them missing, names of columns, a row that was forgotten."""
-    model = ErasableClassifier(1.0, threshold=0.15, feature_names=["age", "größe", 'a "quoted" one'], loss="squared")
+    model = ErasableClassifier(
+        1.0, threshold=0.15, feature_names=["age", "größe", 'a "quoted" one'], loss="squared", feature_map=None
+    )
     X, y = rows(20), labels(rows(20))
     model.partial_fit(X[:8], y[:8], ids=[f"row {i}" for i in range(8)])
     subjects = [["Ann", "Bob", "Žofie", "stored as empty"][i % 4] for i in range(12)]
@@ -58,7 +60,7 @@ def with_empty_subject(model: ErasableClassifier) -> ErasableClassifier:
 
 def shared() -> ErasableClassifier:
     """Rows that belong to several people, to one, and to nobody."""
-    model = ErasableClassifier(1.0, threshold=0.15, loss="squared")
+    model = ErasableClassifier(1.0, threshold=0.15, loss="squared", feature_map=None)
     X, people = rows(20), [[7 - i, 2**40, 7 - i][: i % 4] for i in range(20)]
     model.fit(X, labels(X), ids=[f"row {i}" for i in range(20)], subjects=people, allow_no_subject=True)
     model.forget(subjects=[2])
@@ -68,7 +70,13 @@ def shared() -> ErasableClassifier:
 def logistic() -> ErasableClassifier:
     """Logistic weights, weights of rows and classes, a sample beside the leverage rule."""
     model = ErasableClassifier(
-        1.0, threshold=0.25, loss="logistic", alpha=0.5, class_weight={"ape": 2.0, "gnu": 0.1}, sample_rate=0.3
+        1.0,
+        threshold=0.25,
+        loss="logistic",
+        alpha=0.5,
+        class_weight={"ape": 2.0, "gnu": 0.1},
+        sample_rate=0.3,
+        feature_map=None,
     )
     X, y = rows(20), labels(rows(20))
     model.fit(X, y, ids=[f"row {i}" for i in range(20)], sample_weight=[0.5 + i % 3 for i in range(20)])
@@ -86,6 +94,7 @@ def weighted() -> ErasableClassifier:
         order="given",
         random_state=2**70,
         loss="squared",
+        feature_map=None,
     )
     X, y = rows(20), labels(rows(20))
     return model.fit(X, y, ids=list(range(20)), sample_weight=[1 / 16 + i % 3 for i in range(20)])
@@ -94,7 +103,7 @@ def weighted() -> ErasableClassifier:
 def regression() -> ErasableRegressor:
     """Two targets of two ranges, weights of rows, a row that was forgotten."""
     X = rows(20)
-    model = ErasableRegressor([(-16.0, 16.0), (0.0, 100.0)], threshold=0.1)
+    model = ErasableRegressor([(-16.0, 16.0), (0.0, 100.0)], threshold=0.1, feature_map=None)
     y = np.stack([X[:, 0] * 3.0, 50.0 + 10.0 * X[:, 1]], axis=1)
     model.fit(X, y, ids=[f"home {i}" for i in range(20)], sample_weight=[0.5 + i % 3 for i in range(20)])
     model.forget(ids=[model.core_ids_[1]])
@@ -134,13 +143,17 @@ def mapped() -> ErasableClassifier:
 def divided() -> ErasableClassifier:
     """In several files, with :data:`LIMITS` in force."""
     X = rows(24)
-    return ErasableClassifier(1.0, threshold=0.0, loss="squared").fit(X, labels(X), ids=[f"id {i}" for i in range(24)])
+    return ErasableClassifier(1.0, threshold=0.0, loss="squared", feature_map=None).fit(
+        X, labels(X), ids=[f"id {i}" for i in range(24)]
+    )
 
 
 def sparse() -> ErasableClassifier:
     """Rows with few entries among many features, so that these alone are stored."""
     X, y = wide_rows(), labels(rows())
-    model = ErasableClassifier(1.0, threshold=0.3, loss="squared").fit(X, y, ids=[f"r{i}" for i in range(len(y))])
+    model = ErasableClassifier(1.0, threshold=0.3, loss="squared", feature_map=None).fit(
+        X, y, ids=[f"r{i}" for i in range(len(y))]
+    )
     model.forget(ids=[model.core_ids_[3]])
     return model
 
@@ -212,13 +225,16 @@ def wide_grid() -> ErasableClassifier:
         scaling=[4.0, 5.5, 8.0],
         classes=[-1, 0, 1],
         loss="squared",
+        feature_map=None,
     )
     return model.fit(X, np.sign(X[:, 0]).astype(int), ids=[b"\0%d\xff" % i for i in range(20)])
 
 
 def empty() -> ErasableClassifier:
     """Nobody is left."""
-    model = ErasableClassifier(1.0, threshold=0.15, loss="squared").fit(rows(6), labels(rows(6)), subjects=["Ann"] * 6)
+    model = ErasableClassifier(1.0, threshold=0.15, loss="squared", feature_map=None).fit(
+        rows(6), labels(rows(6)), subjects=["Ann"] * 6
+    )
     model.forget(subjects=["Ann"])
     return model
 
@@ -238,7 +254,7 @@ def wider_rows() -> Any:
 def regression_sparse() -> ErasableRegressor:
     """One target, sparse rows of many features and a finer grid, in the order given, a sample beside the leverage."""
     model = ErasableRegressor(
-        (-16, 16), threshold=0.3, grid_bits=20, fit_intercept=False, order="given", sample_rate=0.25
+        (-16, 16), threshold=0.3, grid_bits=20, fit_intercept=False, order="given", sample_rate=0.25, feature_map=None
     )
     y = rows()[:, 0] * 3.0
     return model.fit(wider_rows(), y, ids=list(range(len(y))), subjects=[b"who %d" % (i % 9) for i in range(len(y))])
@@ -247,7 +263,7 @@ def regression_sparse() -> ErasableRegressor:
 def regression_divided() -> ErasableRegressor:
     """A regression in several files; rows of several people, weights of rows."""
     X, people = rows(24), [[f"o{i % 5}", f"kin {i % 3}"][: i % 3] for i in range(24)]
-    model = ErasableRegressor((-16.0, 16.0), threshold=0.0)
+    model = ErasableRegressor((-16.0, 16.0), threshold=0.0, feature_map=None)
     known = {"ids": [b"%d" % i for i in range(24)], "sample_weight": [1 + i % 2 for i in range(24)]}
     return model.fit(X, X[:, 0] * 3.0, subjects=people, allow_no_subject=True, **known)
 
@@ -256,7 +272,7 @@ def sparse_divided() -> ErasableClassifier:
     """Sparse rows in several files, some of them dense; logistic weights."""
     X = wide_rows().toarray()
     X[::13] = 1 / 8
-    model = ErasableClassifier(1.0, threshold=0.0, loss="logistic", alpha=0.5)
+    model = ErasableClassifier(1.0, threshold=0.0, loss="logistic", alpha=0.5, feature_map=None)
     return model.fit(X, labels(rows()), ids=list(range(len(X))), subjects=[i % 11 for i in range(len(X))])
 
 
@@ -430,7 +446,7 @@ def schema_targets() -> ErasableRegressor:
 def independent(**parameters: Any) -> ErasableClassifier:
     """Each row by itself, whatever the others are; texts for ids, names of columns, a row that was forgotten."""
     given = {"feature_names": ["age", "größe", "a"], "loss": "squared", "rate": 0.6} | parameters
-    model = ErasableClassifier(0.5, selection="independent", **given)
+    model = ErasableClassifier(0.5, selection="independent", **given, feature_map=None)
     model.fit(rows(), labels(rows()), ids=[f"row {i}" for i in range(len(rows()))])
     model.forget(ids=[model.core_ids_[2]])
     return model
@@ -440,7 +456,7 @@ def independent_balanced() -> ErasableClassifier:
     """Public moments and shares of classes, logistic weights, weights of rows, rows of several people."""
     shares = {"ape": 0.5, "bee": 0.25, "cow": 0.25}
     chosen = {"rate": 0.5, "moments": [0.5, 0.25, 0.2], "balance": 0.5, "class_shares": shares}
-    model = ErasableClassifier(1.0, selection="independent", loss="logistic", alpha=0.25, **chosen)
+    model = ErasableClassifier(1.0, selection="independent", loss="logistic", alpha=0.25, **chosen, feature_map=None)
     X, n = rows(), range(len(rows()))
     people = [[f"b{i % 7}", f"p{i % 4}"][: i % 3] for i in n]
     named = {"ids": [i * 2**40 for i in n], "subjects": people, "allow_no_subject": True}
@@ -454,7 +470,14 @@ def independent_matrix() -> ErasableClassifier:
     moments = np.array([[4, 1, 0], [1, 3, -1], [0, -1, 2]]) / 8
     chosen = {"rate": 0.5, "moments": moments, "random_state": 2**70, "class_weight": "balanced"}
     model = ErasableClassifier(
-        1.0, selection="independent", grid_bits=20, fit_intercept=False, loss="squared", scaling=8.0, **chosen
+        1.0,
+        selection="independent",
+        grid_bits=20,
+        fit_intercept=False,
+        loss="squared",
+        scaling=8.0,
+        **chosen,
+        feature_map=None,
     )
     return model.fit(rows(), rows()[:, 0] > 0, ids=[b"\0%d\xff" % i for i in range(len(rows()))])
 
@@ -462,14 +485,16 @@ def independent_matrix() -> ErasableClassifier:
 def independent_regression() -> ErasableRegressor:
     """Two targets, weights of rows."""
     X = rows()
-    model = ErasableRegressor([(-13.0, 14.0), (-6.0, 5.5)], selection="independent", rate=0.5, moments=[0.5, 0.5, 0.25])
+    model = ErasableRegressor(
+        [(-13.0, 14.0), (-6.0, 5.5)], selection="independent", rate=0.5, moments=[0.5, 0.5, 0.25], feature_map=None
+    )
     y = np.stack([X[:, 0] * 3.0, X[:, 1] - 1.0], axis=1)
     return model.fit(X, y, ids=list(range(len(X))), sample_weight=[1 + i % 2 for i in range(len(X))])
 
 
 def independent_sparse() -> ErasableClassifier:
     """Sparse rows."""
-    model = ErasableClassifier(selection="independent", rate=0.5, moments=[2.0**-5] * 30, alpha=0.5)
+    model = ErasableClassifier(selection="independent", rate=0.5, moments=[2.0**-5] * 30, alpha=0.5, feature_map=None)
     return model.fit(wide_rows(), labels(rows()), ids=[f"r{i}" for i in range(len(rows()))])
 
 
@@ -521,7 +546,9 @@ def independent_kernel() -> ErasableKernelClassifier:
 
 def spread() -> ErasableClassifier:
     """A regulariser by the spread of each column, one of them empty; weights of rows, a row that was forgotten."""
-    model = ErasableClassifier(1.0, threshold=0.15, head_scaling="spread", alpha=0.5, class_weight={"ape": 2.0})
+    model = ErasableClassifier(
+        1.0, threshold=0.15, head_scaling="spread", alpha=0.5, class_weight={"ape": 2.0}, feature_map=None
+    )
     X = np.hstack([rows(20) * [1.0, 0.01, 30.0], np.zeros((20, 1))])
     weights = [16.0 if i % 7 == 2 else 0.25 for i in range(20)]
     model.fit(X, labels(rows(20)), ids=[f"row {i}" for i in range(20)], sample_weight=weights)
@@ -531,26 +558,28 @@ def spread() -> ErasableClassifier:
 
 def independent_spread() -> ErasableClassifier:
     """The same for sparse rows that were selected each by itself, two classes and a finer grid."""
-    model = ErasableClassifier(selection="independent", rate=0.5, head_scaling="spread", grid_bits=20)
+    model = ErasableClassifier(selection="independent", rate=0.5, head_scaling="spread", grid_bits=20, feature_map=None)
     return model.fit(wide_rows(), rows()[:, 0] > 0, ids=[f"r{i}" for i in range(len(rows()))])
 
 
 def learner_leverage() -> ErasableClassifier:
     """A learner that sees rows as they are selected, by leverage."""
-    model = ErasableClassifier(1.0, threshold=0.15, learner=LogisticRegression(C=0.5))
+    model = ErasableClassifier(1.0, threshold=0.15, learner=LogisticRegression(C=0.5), feature_map=None)
     return model.fit(rows(), labels(rows()), ids=[f"r{i}" for i in range(len(rows()))])
 
 
 def learner_independent() -> ErasableRegressor:
     """The same for numbers, each row selected by itself."""
-    model = ErasableRegressor((-16.0, 16.0), selection="independent", rate=0.5, learner=Ridge(alpha=0.25))
+    model = ErasableRegressor(
+        (-16.0, 16.0), selection="independent", rate=0.5, learner=Ridge(alpha=0.25), feature_map=None
+    )
     return model.fit(rows(), rows()[:, 0] * 3.0, ids=list(range(len(rows()))))
 
 
 def trees_leverage() -> ErasableClassifier:
     """Trees on raw columns, selected by leverage; a row that was forgotten."""
     trees = ExtraTreesClassifier(n_estimators=3, max_depth=4, random_state=1)
-    model = ErasableClassifier(1.0, threshold=0.15, learner=trees)
+    model = ErasableClassifier(1.0, threshold=0.15, learner=trees, feature_map=None)
     model.fit(rows(), labels(rows()), ids=[f"r{i}" for i in range(len(rows()))])
     model.forget(ids=[model.core_ids_[2]])
     return model

@@ -182,36 +182,58 @@ def core_set(learner: Any, threshold: float = 0.1, **parameters: Any) -> CoreSet
 
 
 CASES = {
-    "linear": Case(lambda: ErasableClassifier(threshold=0.2, feature_names=["a", "b,", 'ć"\\'], loss="squared")),
+    "linear": Case(
+        lambda: ErasableClassifier(threshold=0.2, feature_names=["a", "b,", 'ć"\\'], loss="squared", feature_map=None)
+    ),
     "linear, int ids": Case(
         lambda: ErasableClassifier(
-            threshold=0.05, classes=["ape", "bee", "cow", "zoé"], scaling=[8.0, 8.0, 9.5], loss="squared"
+            threshold=0.05,
+            classes=["ape", "bee", "cow", "zoé"],
+            scaling=[8.0, 8.0, 9.5],
+            loss="squared",
+            feature_map=None,
         ),
         key="int",
     ),
     "linear, bytes ids": Case(
-        lambda: ErasableClassifier(2.0, threshold=0.05, fit_intercept=False, grid_bits=20, loss="squared"), key="bytes"
+        lambda: ErasableClassifier(
+            2.0, threshold=0.05, fit_intercept=False, grid_bits=20, loss="squared", feature_map=None
+        ),
+        key="bytes",
     ),
-    "linear, sparse": Case(lambda: ErasableClassifier(threshold=0.05, loss="squared"), X=wide_rows),
+    "linear, sparse": Case(lambda: ErasableClassifier(threshold=0.05, loss="squared", feature_map=None), X=wide_rows),
     "linear, sparse, 20 bits": Case(
         lambda: ErasableClassifier(
-            threshold=0.02, fit_intercept=False, grid_bits=20, classes=["ape", "bee", "cow"], loss="squared"
+            threshold=0.02,
+            fit_intercept=False,
+            grid_bits=20,
+            classes=["ape", "bee", "cow"],
+            loss="squared",
+            feature_map=None,
         ),
         X=wide_rows,
         key="int",
     ),
     "logistic": Case(
-        lambda: ErasableClassifier(threshold=0.1, loss="logistic", alpha=0.25, class_weight="balanced"), weighted=True
+        lambda: ErasableClassifier(
+            threshold=0.1, loss="logistic", alpha=0.25, class_weight="balanced", feature_map=None
+        ),
+        weighted=True,
     ),
     "spread": Case(
-        lambda: ErasableClassifier(threshold=0.1, head_scaling="spread", class_weight="balanced"), weighted=True
+        lambda: ErasableClassifier(threshold=0.1, head_scaling="spread", class_weight="balanced", feature_map=None),
+        weighted=True,
     ),
     "independent, spread, sparse": Case(
-        lambda: ErasableClassifier(selection="independent", rate=0.6, head_scaling="spread", alpha=0.25),
+        lambda: ErasableClassifier(
+            selection="independent", rate=0.6, head_scaling="spread", alpha=0.25, feature_map=None
+        ),
         X=wide_rows,
         key="int",
     ),
-    "weighted": Case(lambda: ErasableClassifier(threshold=0.1, loss="squared"), weighted=True, key="int"),
+    "weighted": Case(
+        lambda: ErasableClassifier(threshold=0.1, loss="squared", feature_map=None), weighted=True, key="int"
+    ),
     "sampled": Case(
         lambda: ErasableClassifier(
             threshold=math.inf,
@@ -220,27 +242,33 @@ CASES = {
             order="given",
             random_state=2**70,
             loss="squared",
+            feature_map=None,
         ),
         weighted=True,
         key="bytes",
     ),
     "regression": Case(
-        lambda: ErasableRegressor((-20.0, 20.0), threshold=0.1, feature_names=["a", "b", "c"]), numeric=1
+        lambda: ErasableRegressor((-20.0, 20.0), threshold=0.1, feature_names=["a", "b", "c"], feature_map=None),
+        numeric=1,
     ),
     "regression, weighted": Case(
-        lambda: ErasableRegressor([(-13.0, 14.0), (-6.0, 5.5)], threshold=0.1, sample_rate=0.5),
+        lambda: ErasableRegressor([(-13.0, 14.0), (-6.0, 5.5)], threshold=0.1, sample_rate=0.5, feature_map=None),
         numeric=2,
         weighted=True,
         key="bytes",
     ),
     "regression, sparse, 20 bits": Case(
-        lambda: ErasableRegressor((-16, 16), threshold=0.02, fit_intercept=False, grid_bits=20, order="given"),
+        lambda: ErasableRegressor(
+            (-16, 16), threshold=0.02, fit_intercept=False, grid_bits=20, order="given", feature_map=None
+        ),
         X=wide_rows,
         numeric=2,
         key="int",
     ),
     "independent": Case(
-        lambda: ErasableClassifier(selection="independent", rate=0.6, feature_names=["a", "b,", 'ć"\\'], loss="squared")
+        lambda: ErasableClassifier(
+            selection="independent", rate=0.6, feature_names=["a", "b,", 'ć"\\'], loss="squared", feature_map=None
+        )
     ),
     "independent, moments, int ids": Case(
         lambda: ErasableClassifier(
@@ -251,6 +279,7 @@ CASES = {
             class_shares={"ape": 0.5, "bee": 0.25, "cow": 0.25},
             loss="logistic",
             alpha=0.25,
+            feature_map=None,
         ),
         key="int",
         weighted=True,
@@ -264,19 +293,22 @@ CASES = {
             grid_bits=20,
             random_state=2**70,
             loss="squared",
+            feature_map=None,
         ),
         key="bytes",
     ),
     "independent regression, weighted": Case(
         lambda: ErasableRegressor(
-            [(-13.0, 14.0), (-6.0, 5.5)], selection="independent", rate=0.5, moments=[0.5, 0.5, 0.25]
+            [(-13.0, 14.0), (-6.0, 5.5)], selection="independent", rate=0.5, moments=[0.5, 0.5, 0.25], feature_map=None
         ),
         numeric=2,
         weighted=True,
         key="int",
     ),
     "independent, sparse": Case(
-        lambda: ErasableClassifier(selection="independent", rate=0.5, moments=[2.0**-5] * 30, loss="squared"),
+        lambda: ErasableClassifier(
+            selection="independent", rate=0.5, moments=[2.0**-5] * 30, loss="squared", feature_map=None
+        ),
         X=wide_rows,
     ),
     "independent kernel": Case(
@@ -336,6 +368,8 @@ CASES = {
     ),
     "core set, bayes": Case(lambda: CoreSetUnlearner(RandomSubsample(0.7), GaussianNB()), needed=True, streams=False),
     "core set, ours": Case(
-        lambda: core_set(ErasableClassifier(threshold=0.1, loss="squared")), needed=True, streams=False
+        lambda: core_set(ErasableClassifier(threshold=0.1, loss="squared", feature_map=None)),
+        needed=True,
+        streams=False,
     ),
 }

@@ -93,7 +93,7 @@ def stream():
 
 
 def digest_after(X, y, gone, *, ids=None, clf=None, **sizes):
-    clf = clf or ErasableClassifier(1.0, threshold=0.08, loss="squared")
+    clf = clf or ErasableClassifier(1.0, threshold=0.08, loss="squared", feature_map=None)
     clf._learn(Rows(X, y, ids), fresh=True, **sizes)
     clf.forget(ids=gone)
     return clf.state_digest()
@@ -176,7 +176,7 @@ def test_subjects_in_any_container(stream):
     owners = [f"s{i % 11}" for i in range(260)]
     digests = set()
     for put in (list, np.array, lambda v: np.array(v, dtype=object), pd.Series, pl.Series, pa.array, pd.Categorical):
-        clf = ErasableClassifier(1.0, threshold=0.08, loss="squared").fit(X, y, subjects=put(owners))
+        clf = ErasableClassifier(1.0, threshold=0.08, loss="squared", feature_map=None).fit(X, y, subjects=put(owners))
         clf.forget(subjects=put(["s3", "s4"]))
         digests.add(clf.state_digest())
     assert len(digests) == 1
@@ -193,7 +193,7 @@ def test_threads(n_features, threads):
 
     def digest(limit, **sizes):
         with threadpool_limits(limit):
-            clf = ErasableClassifier(1.0, threshold=0.4, loss="squared")
+            clf = ErasableClassifier(1.0, threshold=0.4, loss="squared", feature_map=None)
             return digest_after(X, y, gone, clf=clf, **sizes)
 
     expected = digest(1, chunk_rows=64, block_rows=100)
@@ -217,7 +217,9 @@ def test_models_learning_at_the_same_time(stream):
 
 def test_a_second_fit_starts_from_nothing(stream):
     X, y, gone, expected = stream
-    clf = ErasableClassifier(1.0, threshold=0.08, loss="squared").fit(X[::-1], y, ids=np.arange(1000, 1260))
+    clf = ErasableClassifier(1.0, threshold=0.08, loss="squared", feature_map=None).fit(
+        X[::-1], y, ids=np.arange(1000, 1260)
+    )
     clf.forget(ids=[1000])
     clf.fit(X, y)
     clf.forget(ids=gone)
@@ -236,7 +238,9 @@ def test_the_threshold_is_the_correctly_rounded_power(horizon, numerator, root):
     else:
         capacity, kappa = 0.25, numerator / root
     tau = (
-        ErasableClassifier(capacity=capacity, kappa=kappa, horizon=horizon, loss="squared").fit([[1.0]], [0]).threshold_
+        ErasableClassifier(capacity=capacity, kappa=kappa, horizon=horizon, loss="squared", feature_map=None)
+        .fit([[1.0]], [0])
+        .threshold_
     )
     below = (Fraction(tau) + Fraction(math.nextafter(tau, 0.0))) / 2
     above = (Fraction(tau) + Fraction(math.nextafter(tau, 2.0))) / 2
@@ -247,8 +251,8 @@ def test_the_threshold_is_the_correctly_rounded_power(horizon, numerator, root):
 @given(st.integers(2, 10**6), st.floats(0.05, 1.0))
 def test_only_the_threshold_is_kept_of_kappa_and_horizon(horizon, kappa):
     X, y = np.array([[1.0, 0.2], [0.3, 1.0], [1.0, 1.0]]), [0, 1, 1]
-    named = ErasableClassifier(capacity=0.5, kappa=kappa, horizon=horizon, loss="squared").fit(X, y)
-    given_ = ErasableClassifier(capacity=0.5, threshold=named.threshold_, loss="squared").fit(X, y)
+    named = ErasableClassifier(capacity=0.5, kappa=kappa, horizon=horizon, loss="squared", feature_map=None).fit(X, y)
+    given_ = ErasableClassifier(capacity=0.5, threshold=named.threshold_, loss="squared", feature_map=None).fit(X, y)
     assert named.state_digest() == given_.state_digest()
     assert named.threshold_ == pytest.approx(horizon**-kappa, rel=1e-14)
 
@@ -256,12 +260,12 @@ def test_only_the_threshold_is_kept_of_kappa_and_horizon(horizon, kappa):
 def test_the_threshold_does_not_move_with_what_is_learnt_or_forgotten():
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((50, 3)), [0, 1] * 25
-    clf = ErasableClassifier(1.0, kappa=0.5, loss="squared").fit(X, y)
+    clf = ErasableClassifier(1.0, kappa=0.5, loss="squared", feature_map=None).fit(X, y)
     tau = clf.threshold_
     clf.partial_fit(X + 1.0, y, ids=range(100, 150))
     clf.forget(ids=range(0, 150, 3))
     assert (
         clf.threshold_
         == tau
-        == ErasableClassifier(1.0, kappa=0.5, horizon=50, loss="squared").fit(X[:5], y[:5]).threshold_
+        == ErasableClassifier(1.0, kappa=0.5, horizon=50, loss="squared", feature_map=None).fit(X[:5], y[:5]).threshold_
     )

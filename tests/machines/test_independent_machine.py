@@ -28,9 +28,9 @@ X[X.any(axis=1) == 0] = 1.0
 SHARES = {"no": 0.75, "yes": 0.25}
 MOMENTS = {"uniform": None, "columns": [0.25, 0.125, 0.5], "matrix": np.eye(D) / 4}
 HEADS = {
-    "squared": lambda **options: ErasableClassifier(loss="squared", **options),
-    "logistic": lambda **options: ErasableClassifier(loss="logistic", alpha=0.1, **options),
-    "regression": lambda **options: ErasableRegressor((-5, 5), **options),
+    "squared": lambda **options: ErasableClassifier(loss="squared", **options, feature_map=None),
+    "logistic": lambda **options: ErasableClassifier(loss="logistic", alpha=0.1, **options, feature_map=None),
+    "regression": lambda **options: ErasableRegressor((-5, 5), **options, feature_map=None),
     "kernel": lambda **options: ErasableKernelClassifier(**options),
 }
 KEYS = {"int": lambda i: 7 * i - 20, "str": lambda i: f"row {i}", "bytes": lambda i: b"%d" % i}

@@ -61,7 +61,9 @@ class ServiceMachine(RuleBasedStateMachine):
     def begin(self) -> None:
         for name, path in self.paths.items():
             block = Block(list(range(24)))
-            ErasableClassifier(threshold=0.0).fit(block.X, block.y, ids=block.ids, subjects=block.subjects).save(path)
+            ErasableClassifier(threshold=0.0, feature_map=None).fit(
+                block.X, block.y, ids=block.ids, subjects=block.subjects
+            ).save(path)
             self.stored[name] = dict(zip(block.ids, block.subjects, strict=True))
         self.start()
 

@@ -67,7 +67,9 @@ def stored(clf):
 @pytest.mark.parametrize("y", [RARE, THREE], ids=["two", "three"])
 @pytest.mark.parametrize("class_weight", [None, "balanced", {0: 2.0, 1: 0.25}])
 def test_logistic_weights_are_those_of_scikit_learn_on_the_core_rows(y, class_weight):
-    clf = ErasableClassifier(0.5, threshold=0.02, loss="logistic", alpha=0.25, class_weight=class_weight)
+    clf = ErasableClassifier(
+        0.5, threshold=0.02, loss="logistic", alpha=0.25, class_weight=class_weight, feature_map=None
+    )
     clf.fit(X, y, ids=IDS, sample_weight=WEIGHTS)
     state = clf._model.snapshot()
     G, labels, counted = state.rows * 2.0**-15, np.array(state.labels), state.row_weights / 16
@@ -100,9 +102,9 @@ def test_probabilities_stay_above_zero_as_long_as_float64_can():
 
 
 def test_the_loss_is_logistic_and_alpha_a_hundredth_unless_given():
-    plain = ErasableClassifier(0.3, threshold=0.02).fit(X, RARE)
-    same = ErasableClassifier(0.3, threshold=0.02, loss="logistic", alpha=0.01).fit(X, RARE)
-    other = ErasableClassifier(0.3, threshold=0.02, loss="logistic", alpha=0.31).fit(X, RARE)
+    plain = ErasableClassifier(0.3, threshold=0.02, feature_map=None).fit(X, RARE)
+    same = ErasableClassifier(0.3, threshold=0.02, loss="logistic", alpha=0.01, feature_map=None).fit(X, RARE)
+    other = ErasableClassifier(0.3, threshold=0.02, loss="logistic", alpha=0.31, feature_map=None).fit(X, RARE)
     assert plain.state_digest() == same.state_digest() != other.state_digest()
     assert plain.core_ids_.tolist() == other.core_ids_.tolist()  # selection does not look at it
 
@@ -114,7 +116,7 @@ UNLIKE = X * [1.0, 1e-3, 30.0, 0.02]
 @pytest.mark.parametrize("y", [RARE, THREE], ids=["two", "three"])
 def test_a_regulariser_by_spread_is_that_of_scikit_learn_for_columns_divided_by_it(y):
     how = {"threshold": 0.0, "scaling": [4.0, 4e-3, 120.0, 0.08], "head_scaling": "spread", "alpha": 0.25}
-    clf = ErasableClassifier(1e-3, **how).fit(UNLIKE, y, ids=IDS, sample_weight=WEIGHTS)
+    clf = ErasableClassifier(1e-3, **how, feature_map=None).fit(UNLIKE, y, ids=IDS, sample_weight=WEIGHTS)
     state = clf._model.snapshot()
     G, labels, counts = whole_rows(state).astype(float), np.array(state.labels), state.row_weights / 16
     mean = np.average(G, axis=0, weights=counts)
@@ -160,7 +162,7 @@ def test_a_regulariser_by_spread_does_not_look_at_the_units_of_columns():
 
 
 def test_how_columns_are_scaled_cannot_change(tmp_path):
-    clf = ErasableClassifier(threshold=0.1, alpha=0.5).fit(X, RARE, ids=IDS)
+    clf = ErasableClassifier(threshold=0.1, alpha=0.5, feature_map=None).fit(X, RARE, ids=IDS)
     clf.set_params(head_scaling="spread")
     with pytest.raises(ConfigurationError, match="head_scaling changed since"):
         clf.partial_fit(X, RARE, ids=[f"more {i}" for i in range(N)])
@@ -243,8 +245,8 @@ def test_squared_weights_are_those_of_weighted_ridge(y):
 def test_a_weight_is_as_good_as_so_many_copies(head, container):
     # By these weights some columns spread less than half as far.
     times, wide = np.where(np.abs(X[:, 0]) < 0.4, 9, 1), np.hstack([X, np.zeros((N, 12))])
-    clf = ErasableClassifier(threshold=0.0, **head).fit(container(wide), THREE, sample_weight=times)
-    copies = ErasableClassifier(threshold=0.0, **head).fit(
+    clf = ErasableClassifier(threshold=0.0, **head, feature_map=None).fit(container(wide), THREE, sample_weight=times)
+    copies = ErasableClassifier(threshold=0.0, **head, feature_map=None).fit(
         container(np.repeat(wide, times, axis=0)), np.repeat(THREE, times)
     )
     assert clf.n_core_ == N < copies.n_core_
@@ -457,7 +459,7 @@ def test_a_file_gives_parameters_back(tmp_path, parameters):
     for name in ("alpha", "sample_rate", "threshold", "order", "random_state"):
         assert getattr(again, name) == getattr(clf, name)
     assert again.loss == (clf.loss or "logistic")
-    assert again.head_scaling == (None if again.loss == "squared" else clf.head_scaling or "flat")
+    assert again.head_scaling == (None if again.loss == "squared" else clf.head_scaling or "spread")
     assert again.state_digest() == clf.state_digest()
     assert (again.predict_proba(X) == clf.predict_proba(X)).all()
     assert (again.intercept_ == clf.intercept_).all()

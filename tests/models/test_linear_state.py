@@ -432,7 +432,7 @@ def test_a_sparse_row_outside_of_the_grid_is_found(bits):
 @pytest.mark.parametrize("classes", [["1", "0"], ["1", "1"], []])
 def test_fixed_classes_that_are_not_sorted_and_distinct_are_refused(classes):
     """``Configuration.classes`` is sorted: another order would be a second form of the same configuration."""
-    clf = ErasableClassifier(threshold=0.1, classes=[0, 1]).fit([[1.0], [-1.0]], [0, 1])
+    clf = ErasableClassifier(threshold=0.1, classes=[0, 1], feature_map=None).fit([[1.0], [-1.0]], [0, 1])
     clf.forget(ids=[0, 1])
     data = clf._model.snapshot().to_bytes()
 

@@ -38,7 +38,8 @@ SMALL = Z * [1, 1e-8, 1e-5, 1]
 def test_columns_far_from_zero_are_named_with_the_argument():
     (text,) = said(log(), FAR)
     assert re.match(r"columns 1, 2 \(counted from 0; 2 of 4\) lie so far from zero.*give centres=", text)
-    assert "1.6" not in text and "2010" not in text
+    assert "1.6" not in text
+    assert "2010" not in text
     (text,) = said(log(), pd.DataFrame(FAR, columns=["a", "stamp", "year", "d"]))
     assert text.startswith("columns 'stamp', 'year' (2 of 4)")
     (text,) = said(log(feature_names=["a", "when", "year", "d"]), FAR)
@@ -82,5 +83,7 @@ def test_other_columns_raise_no_warning(X):
 def test_fewer_rows_than_columns_are_reported_before_anybody_finds_out():
     wide = RNG.standard_normal((120, 150))
     (text,) = said(log(), wide, Y[:120])
-    assert text.startswith("120 rows have 150 columns") and "alpha=" in text and "threshold=" in text
+    assert text.startswith("120 rows have 150 columns")
+    assert "alpha=" in text
+    assert "threshold=" in text
     assert said(log(), wide[:, :50], Y[:120]) == []

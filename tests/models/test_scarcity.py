@@ -48,7 +48,7 @@ def test_what_is_said_of_classes(offered, stored, says):
 
 
 @pytest.mark.parametrize(
-    "clf", [ErasableClassifier(threshold=0.3), ErasableKernelClassifier(gamma=0.05, threshold=5.0)]
+    "clf", [ErasableClassifier(threshold=0.3, feature_map=None), ErasableKernelClassifier(gamma=0.05, threshold=5.0)]
 )
 def test_fit_says_it_to_its_caller_and_names_no_label(clf):
     (warning,) = told(lambda: clf.fit(X, Y))
@@ -58,7 +58,7 @@ def test_fit_says_it_to_its_caller_and_names_no_label(clf):
 
 
 def test_a_warning_that_is_an_error_leaves_the_model_as_it_was():
-    clf = ErasableClassifier(threshold=0.001).fit(X, Y)
+    clf = ErasableClassifier(threshold=0.001, feature_map=None).fit(X, Y)
     before = clf.state_digest()
     with warnings.catch_warnings():
         warnings.simplefilter("error", WeakModelWarning)
@@ -68,16 +68,20 @@ def test_a_warning_that_is_an_error_leaves_the_model_as_it_was():
 
 
 def test_who_stores_enough_or_goes_on_learning_is_not_told():
-    assert not told(lambda: ErasableClassifier(threshold=0.001).fit(X, Y))
-    assert not told(lambda: ErasableClassifier(threshold=0.3).fit(X[:99], Y[:99]))
-    assert not told(lambda: ErasableClassifier(threshold=0.3).partial_fit(X, Y))
-    assert not told(lambda: CoreSetUnlearner(RandomSubsample(0.01), ErasableClassifier(threshold=0.3)).fit(X, Y))
+    assert not told(lambda: ErasableClassifier(threshold=0.001, feature_map=None).fit(X, Y))
+    assert not told(lambda: ErasableClassifier(threshold=0.3, feature_map=None).fit(X[:99], Y[:99]))
+    assert not told(lambda: ErasableClassifier(threshold=0.3, feature_map=None).partial_fit(X, Y))
+    assert not told(
+        lambda: CoreSetUnlearner(RandomSubsample(0.01), ErasableClassifier(threshold=0.3, feature_map=None)).fit(X, Y)
+    )
 
 
 @pytest.mark.parametrize("cut", [40, 200])
 def test_blocks_are_counted_together_and_once(cut):
     blocks = [Table(X[:cut], Y[:cut]), Table(X[cut:], Y[cut:])]
-    (warning,) = told(lambda: ErasableClassifier(threshold=0.3).learn_blocks(blocks, budget_bytes=2_000))
+    (warning,) = told(
+        lambda: ErasableClassifier(threshold=0.3, feature_map=None).learn_blocks(blocks, budget_bytes=2_000)
+    )
     assert "are of 2 classes" in str(warning.message)
 
 
@@ -93,7 +97,7 @@ def test_labels_are_counted_as_plain_values():
 def test_the_request_that_takes_a_class_below_ten_rows_says_that_fresh_rows_are_due(selection, tmp_path):
     """Only that request: nothing is stored of how many rows there were."""
     options = {"rate": 0.3} if selection == "independent" else {}
-    clf = ErasableClassifier(selection=selection, **options).fit(X, Y, ids=np.arange(300))
+    clf = ErasableClassifier(selection=selection, **options, feature_map=None).fit(X, Y, ids=np.arange(300))
     yes = [key for key in clf.core_ids_.tolist() if Y[key] == "yes"]
     assert clf.forget(ids=yes[:5] + [key for key in clf.core_ids_.tolist() if Y[key] == "no"][:5]).thin_text is None
     clf.save(tmp_path / "m")
@@ -113,7 +117,7 @@ def test_the_request_that_takes_a_class_below_ten_rows_says_that_fresh_rows_are_
 
 def test_a_class_that_is_emptied_at_once_is_not_thin_and_a_regression_is_one_class():
     assert thinned({"a": 10, "b": 12, "c": 9, "d": 30}, {"a": 9, "c": 1, "d": 10}) == 1
-    reg = ErasableRegressor((-9.0, 9.0), selection="independent", rate=0.3).fit(X, X[:, 0])
+    reg = ErasableRegressor((-9.0, 9.0), selection="independent", rate=0.3, feature_map=None).fit(X, X[:, 0])
     ids = reg.core_ids_.tolist()
     assert reg.forget(ids=ids[:-10]).thin_text is None
     assert reg.forget(ids=ids[-10:-8]).classes_thinned == 1

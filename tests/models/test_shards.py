@@ -37,7 +37,7 @@ def fitted(n=60, key="int", seed=0, **parameters):
     X = np.random.default_rng(seed).standard_normal((n, WIDTH - 1))
     names = {"int": lambda i: i - 7, "str": lambda i: f"rów {i}", "bytes": lambda i: b"\0%d" % i}[key]
     ids, y = [names(i) for i in range(n)], np.array(["a", "b", "c"])[np.arange(n) % 3]
-    model = ErasableClassifier(**{"threshold": 0.0, **parameters})
+    model = ErasableClassifier(**{"threshold": 0.0, **parameters}, feature_map=None)
     half = n // 2
     model.partial_fit(X[:half], y[:half], ids=ids[:half])
     return model.partial_fit(X[half:], y[half:], ids=ids[half:], subjects=[f"s{i % 5}" for i in range(half, n)])
@@ -105,13 +105,15 @@ def independent(kind, n=60):
     match kind:
         case "matrix":
             moments = np.array([[3, 1, 0], [1, 3, -1], [0, -1, 2]]) / 8
-            return ErasableClassifier(**options, moments=moments, class_weight={"a": 2.0, "z": 3.0}).fit(X, y, **names)
+            return ErasableClassifier(
+                **options, moments=moments, class_weight={"a": 2.0, "z": 3.0}, feature_map=None
+            ).fit(X, y, **names)
         case "balance":
             shares = {"a": 0.5, "b": 0.25, "c": 0.125, "d": 0.125}
-            model = ErasableClassifier(**options, loss="logistic", balance=0.5, class_shares=shares)
+            model = ErasableClassifier(**options, loss="logistic", balance=0.5, class_shares=shares, feature_map=None)
             return model.fit(X, y, **names)
         case _:
-            model = ErasableRegressor([(-9.0, 9.0)] * 2, **options)
+            model = ErasableRegressor([(-9.0, 9.0)] * 2, **options, feature_map=None)
             return model.fit(X, X[:, :2], **names, sample_weight=1.0 + np.arange(n) % 2)
 
 
@@ -179,7 +181,7 @@ def test_history_leaves_no_trace():
     model.forget(ids=[i - 7 for i in range(0, 60, 3)])
     X = np.random.default_rng(0).standard_normal((60, WIDTH - 1))
     y = np.array(["a", "b", "c"])[np.arange(60) % 3]
-    fresh = ErasableClassifier(threshold=0.0)
+    fresh = ErasableClassifier(threshold=0.0, feature_map=None)
     for half, owners in ((range(30), False), (range(30, 60), True)):
         at = [i for i in half if i % 3]
         fresh.partial_fit(X[at], y[at], ids=[i - 7 for i in at], subjects=[f"s{i % 5}" for i in at] if owners else None)
@@ -428,7 +430,7 @@ def test_learning_more_through_a_file_with_shards(tmp_path):
             self.ids, self.subjects = list(range(low, high)), None
 
     two, one = tmp_path / "two", tmp_path / "one"
-    new = ErasableClassifier(threshold=0.0, order="given")
+    new = ErasableClassifier(threshold=0.0, order="given", feature_map=None)
     for low in (0, 40):
         ModelFile(two).learn([Block(low, low + 40)], new=new)
     ModelFile(one).learn([Block(0, 30), Block(30, 80)], new=new)
@@ -466,7 +468,7 @@ def test_a_shard_named_again_and_again_is_refused_before_it_is_read(monkeypatch)
     monkeypatch.setattr(shards, "LARGEST_FILE", 60)
     monkeypatch.setattr(shards, "LARGEST_SHARD", 40)
     X = np.random.default_rng(4).standard_normal((30, 3))
-    files = files_of(ErasableClassifier(threshold=1e-6).fit(X, X[:, 0] > 0).model_.snapshot())
+    files = files_of(ErasableClassifier(threshold=1e-6, feature_map=None).fit(X, X[:, 0] > 0).model_.snapshot())
     head = b"".join(files.head)
     name = next(iter(files.parts))
     again = altered(head, lambda header, meta: meta.update(shards=[name] * len(meta["shards"])))

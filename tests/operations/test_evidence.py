@@ -32,7 +32,7 @@ def home(tmp_path, monkeypatch):
     X[0], X[1] = [61.625, -17.375, 1.0], [0.0, 61.625, -17.375]
     names = {"ids": [f"CANARY-row-{i}" for i in range(60)], "subjects": [f"canary {i % 20}" for i in range(60)]}
     y = np.where(X[:, 0] > 0, "CANARY yes", "CANARY no")
-    clf = ErasableClassifier(threshold=0.02, feature_names=["CANARY_a", "b", "c"]).fit(X, y, **names)
+    clf = ErasableClassifier(threshold=0.02, feature_names=["CANARY_a", "b", "c"], feature_map=None).fit(X, y, **names)
     clf.save("canary.erasable")
     key = new_key()
     write_key(key, "signer")
@@ -86,7 +86,7 @@ def test_it_names_the_selection_and_the_attack_that_follows_from_it(home):
     assert "<li><b>Selection.</b>" in page
     X = np.random.default_rng(0).normal(size=(60, 3))
     shares = {"a": 0.25, "b": 0.75}
-    clf = ErasableClassifier(selection="independent", rate=0.5, balance=0.5, class_shares=shares)
+    clf = ErasableClassifier(selection="independent", rate=0.5, balance=0.5, class_shares=shares, feature_map=None)
     clf.fit(X, np.where(X[:, 0] > 0, "a", "b")).save("canary.erasable", overwrite=True)
     found, page = made(home, "other")
     assert (found.selection, found.independent) == ("independent, rate 0.5, balance 0.5", True)
@@ -303,7 +303,7 @@ def test_the_command_prints_json(home, capsys):
 
 def test_a_regression_has_no_classes(home):
     X = np.random.default_rng(1).standard_normal((20, 2))
-    ErasableRegressor((-9, 9)).fit(X, X[:, 0]).save("numbers.erasable")
+    ErasableRegressor((-9, 9), feature_map=None).fit(X, X[:, 0]).save("numbers.erasable")
     found = evidence("numbers.erasable", "in", "pack", now=NOW)
     assert (found.classes, found.verified) == (0, True)
     page = (home / "pack" / "evidence.html").read_text()

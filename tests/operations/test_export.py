@@ -46,7 +46,7 @@ def model(k=2, scaling="row", labels="integers", d=4, n=200, seed=0, **options):
     names = LABELS[labels][:k]
     place = np.digitize(X[:, 0], np.quantile(X[:, 0], np.arange(1, k) / k))
     y = np.array([names[i] for i in place], dtype=object if labels == "strings" else None)
-    return ErasableClassifier(capacity=0.1, kappa=0.5, scaling=scaling, **options).fit(X, y)
+    return ErasableClassifier(capacity=0.1, kappa=0.5, scaling=scaling, **options, feature_map=None).fit(X, y)
 
 
 def predicted(path, X):
@@ -163,7 +163,7 @@ def test_safetensors_hold_weights_and_a_stamp(tmp_path, scaling):
 
 def test_onnx_files_are_valid_and_stamped(tmp_path):
     frame = pd.DataFrame(np.random.default_rng(0).standard_normal((50, 2)), columns=["age", "weight"])
-    clf = ErasableClassifier(kappa=0.5).fit(frame, frame["age"] > 0)
+    clf = ErasableClassifier(kappa=0.5, feature_map=None).fit(frame, frame["age"] > 0)
     report = export(clf, tmp_path / "m.onnx")
     assert report.form == "onnx"
     found = onnx.load(tmp_path / "m.onnx")
@@ -190,7 +190,7 @@ def test_bytes_are_those_of_the_state(tmp_path, form):
     kept = clf.core_ids_
     X = np.random.default_rng(0).standard_normal((200, 4))  # the rows of model()
     y = np.array(LABELS["integers"])[np.digitize(X[:, 0], np.quantile(X[:, 0], [1 / 3, 2 / 3]))]
-    refit = ErasableClassifier(capacity=0.1, threshold=clf.threshold_).fit(X[kept], y[kept], ids=kept)
+    refit = ErasableClassifier(capacity=0.1, threshold=clf.threshold_, feature_map=None).fit(X[kept], y[kept], ids=kept)
     assert refit.state_digest() == clf.state_digest()
     export(refit, second)
     assert first.read_bytes() == second.read_bytes()
@@ -227,7 +227,7 @@ def test_models_that_predict_with_rows_are_refused(tmp_path, form):
 @pytest.mark.parametrize("ranges", [((-1.0, 2.0),), ((-1.0, 2.0), (-30.0, 5.0))])
 def test_exported_regressions_clip_to_the_declared_ranges(tmp_path, ranges):
     X = np.random.default_rng(0).standard_normal((200, 4))
-    reg = ErasableRegressor(ranges, scaling=10.0)
+    reg = ErasableRegressor(ranges, scaling=10.0, feature_map=None)
     reg.fit(X, np.clip(X[:, : len(ranges)], -1.0, 2.0).squeeze())
     far = np.clip(30 * X, -4.0, 4.0)
     export(reg, tmp_path / "m.onnx", input_type="float64")
@@ -303,7 +303,7 @@ def test_a_model_without_rows_has_no_weights(tmp_path):
     with pytest.raises(NoRowsError, match="learn new rows"):
         export(clf, tmp_path / "m.onnx")
     with pytest.raises(ValueError, match="not fitted"):
-        export(ErasableClassifier(), tmp_path / "m.onnx")
+        export(ErasableClassifier(feature_map=None), tmp_path / "m.onnx")
 
 
 def test_a_change_meanwhile_is_noticed(tmp_path, monkeypatch):
@@ -338,7 +338,7 @@ def test_odd_arguments_are_refused(tmp_path, name, options, says):
 def test_feature_names_are_those_of_the_state(tmp_path, form):
     """Also of a model that was loaded, or that learnt arrays, and which therefore saw no names of columns."""
     X = np.random.default_rng(0).standard_normal((50, 2))
-    clf = ErasableClassifier(kappa=0.5, feature_names=["age", "größe"]).fit(X, X[:, 0] > 0)
+    clf = ErasableClassifier(kappa=0.5, feature_names=["age", "größe"], feature_map=None).fit(X, X[:, 0] > 0)
     clf.save(tmp_path / "m.erasable")
     written = []
     for found in (clf, load(tmp_path / "m.erasable")):

@@ -16,7 +16,7 @@ KEY = new_key()
 
 @pytest.fixture
 def path(tmp_path):
-    new = ErasableClassifier(threshold=0.01)
+    new = ErasableClassifier(threshold=0.01, feature_map=None)
     new.fit(X, X[:, 0] > 0, ids=range(60), subjects=[f"s{i % 7}" for i in range(60)]).save(tmp_path / "m.erasable")
     return tmp_path / "m.erasable"
 

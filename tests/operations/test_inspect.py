@@ -81,7 +81,7 @@ def test_the_capacity_is_the_one_that_the_caller_gave(path):
 
 
 def test_an_empty_model_is_inspected(path):
-    model = ErasableClassifier(threshold=0.1).fit(rows(), np.arange(N) % 2)
+    model = ErasableClassifier(threshold=0.1, feature_map=None).fit(rows(), np.arange(N) % 2)
     model.forget(ids=range(N))
     model.save(path)
     found = inspect(path, rows=True, learnt=7)

@@ -53,7 +53,7 @@ OWNERS = [f"owner-{i % 40}" for i in range(N)]
 def fitted(rows=slice(None)):
     chosen = np.arange(N)[rows]
     names = [IDS[i] for i in chosen], [OWNERS[i] for i in chosen]
-    return ErasableClassifier(threshold=TAU).fit(X[chosen], Y[chosen], *names)
+    return ErasableClassifier(threshold=TAU, feature_map=None).fit(X[chosen], Y[chosen], *names)
 
 
 @pytest.fixture
@@ -344,7 +344,7 @@ def test_a_new_file_is_private_unless_asked_otherwise(tmp_path):
         learnt, saved = tmp_path / f"l{wanted}", tmp_path / f"s{wanted}"
         before = os.umask(0o022)
         try:
-            ModelFile(learnt).learn(block, new=ErasableClassifier(threshold=TAU), **options)
+            ModelFile(learnt).learn(block, new=ErasableClassifier(threshold=TAU, feature_map=None), **options)
             fitted().save(saved, **options)
         finally:
             os.umask(before)
@@ -356,7 +356,7 @@ def test_a_new_file_is_private_unless_asked_otherwise(tmp_path):
         with pytest.raises(ConfigurationError, match="mode must be permissions in octal"):
             fitted().save(tmp_path / "new", mode=mode)
         with pytest.raises(ConfigurationError, match="mode must be permissions in octal"):
-            ModelFile(tmp_path / "new").learn(block, new=ErasableClassifier(threshold=TAU), mode=mode)
+            ModelFile(tmp_path / "new").learn(block, new=ErasableClassifier(threshold=TAU, feature_map=None), mode=mode)
     assert not (tmp_path / "new").exists()
 
 
@@ -420,7 +420,7 @@ def blocks(*cuts):
 def test_learning_in_blocks_is_learning_at_once(tmp_path):
     path = tmp_path / "new.erasable"
     seen = []
-    new = ErasableClassifier(threshold=TAU, order="given")
+    new = ErasableClassifier(threshold=TAU, order="given", feature_map=None)
     report = ModelFile(path).learn(blocks(0, 7, 150), new=new, progress=seen.append)
     assert (report.rows, report.core_rows_added) == (150, report.core_rows)
     more = ModelFile(path).learn(blocks(150, 151, N))
@@ -454,9 +454,9 @@ def test_a_missing_file_needs_a_new_model(tmp_path):
     with pytest.raises(StoreError):
         ModelFile(path).forget(ids=["a"])
     with pytest.raises(ConfigurationError, match="horizon"):
-        ModelFile(path).learn(blocks(0, 5), new=ErasableClassifier(kappa=0.5))
+        ModelFile(path).learn(blocks(0, 5), new=ErasableClassifier(kappa=0.5, feature_map=None))
     with pytest.raises(ConfigurationError, match="nothing to learn"):
-        ModelFile(path).learn([], new=ErasableClassifier(threshold=0.1))
+        ModelFile(path).learn([], new=ErasableClassifier(threshold=0.1, feature_map=None))
     assert not path.exists()
 
 
@@ -554,7 +554,7 @@ def test_a_learner_on_a_core_set_forgets_in_a_file_and_learns_no_more_rows(tmp_p
 
 def test_the_callers_model_stays_the_callers(tmp_path):
     """A row that the caller forgets in a model of its own is still in the file, until the file is told."""
-    path, mine = tmp_path / "m.erasable", ErasableClassifier(threshold=TAU)
+    path, mine = tmp_path / "m.erasable", ErasableClassifier(threshold=TAU, feature_map=None)
     file = ModelFile(path)
     file.learn(blocks(0, 50), new=mine)
     assert not mine.__sklearn_is_fitted__()
@@ -571,14 +571,16 @@ def test_the_callers_model_stays_the_callers(tmp_path):
 def test_a_file_that_holds_another_model_than_the_new_one_is_not_learnt_into(path):
     before = path.read_bytes()
     for new in (
-        ErasableClassifier(threshold=0.3),
-        ErasableClassifier(threshold=TAU, feature_names=list("abcdef")),
+        ErasableClassifier(threshold=0.3, feature_map=None),
+        ErasableClassifier(threshold=TAU, feature_names=list("abcdef"), feature_map=None),
         ErasableKernelClassifier(),
     ):
         with pytest.raises(ConfigurationError, match="holds a model"):
             ModelFile(path).learn([Table(X[:5], Y[:5], [f"n{i}" for i in range(5)])], new=new)
         assert path.read_bytes() == before
-    ModelFile(path).learn([Table(X[:5], Y[:5], [f"n{i}" for i in range(5)])], new=ErasableClassifier(threshold=TAU))
+    ModelFile(path).learn(
+        [Table(X[:5], Y[:5], [f"n{i}" for i in range(5)])], new=ErasableClassifier(threshold=TAU, feature_map=None)
+    )
 
 
 def test_whatever_happens_to_one_who_signs_nobody_is_left_without_an_answer(path):

@@ -26,8 +26,8 @@ Y = np.where(X[:, 0] > 0, "a", "b")
 IDS = np.array([f"row-{i}" for i in range(N)], dtype=object)
 OWNERS = np.array([f"owner-{i % 7}" for i in range(N)], dtype=object)
 NEW = {
-    "hashed": ErasableClassifier(threshold=0.1),
-    "given": ErasableClassifier(threshold=0.1, order="given"),
+    "hashed": ErasableClassifier(threshold=0.1, feature_map=None),
+    "given": ErasableClassifier(threshold=0.1, order="given", feature_map=None),
     "kernel": ErasableKernelClassifier("rbf", gamma=0.05, threshold=2.0),
 }
 
@@ -94,7 +94,7 @@ def test_lists_and_frames_may_be_sent_again_too(tmp_path):
             self.ids, self.subjects = IDS[at].tolist(), OWNERS[at].tolist()
 
     path = tmp_path / "m.erasable"
-    new = ErasableClassifier(threshold=0.1, feature_names=("a", "b", "c"))
+    new = ErasableClassifier(threshold=0.1, feature_names=("a", "b", "c"), feature_map=None)
     ModelFile(path).learn([Parts(np.arange(40))], new=new)
     n = load(path).n_core_
     report = ModelFile(path).learn([Parts(np.arange(N))], skip_known=True)
@@ -160,7 +160,7 @@ def test_correcting_the_last_row_of_a_class_says_that_it_is_lost(tmp_path):
     path = tmp_path / "m.erasable"
     labels = np.array(["a"] * N, dtype=object)
     labels[0] = "rare"
-    new = ErasableClassifier(threshold=0.0, order="given")
+    new = ErasableClassifier(threshold=0.0, order="given", feature_map=None)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         ModelFile(path).learn([block(range(N), y=labels)], new=new)

@@ -38,7 +38,7 @@ def columns(**more):
 @pytest.fixture(scope="module")
 def model():
     y = np.array(["x", "y", "z"])[(X[:, 0] > 0).astype(int) + (X[:, 1] > 1)]
-    return ErasableClassifier(threshold=0.05, feature_names=["a", "b", "c"]).fit(X, y)
+    return ErasableClassifier(threshold=0.05, feature_names=["a", "b", "c"], feature_map=None).fit(X, y)
 
 
 def test_records_are_the_answers_of_the_model(model):
@@ -58,7 +58,7 @@ def test_columns_are_found_by_name_and_others_left_alone(model):
 
 
 def test_without_names_the_columns_are_those_of_the_table(model):
-    plain = ErasableClassifier(threshold=0.05).fit(X, X[:, 0] > 0)
+    plain = ErasableClassifier(threshold=0.05, feature_map=None).fit(X, X[:, 0] > 0)
     found = list(Predictions(plain, text(columns())))
     assert [r["prediction"] for r in found] == plain.predict(X).tolist()
     assert type(found[0]["prediction"]) is bool
@@ -95,7 +95,9 @@ def test_known_labels_stand_beside_predictions(model):
     kinds = model.predict(X)
     found = list(Predictions(model, text(columns(kind=kinds)), label="kind"))
     assert all(r["known"] == r["prediction"] for r in found)
-    digits = ErasableClassifier(threshold=0.05, feature_names=["a", "b", "c"]).fit(X, np.where(X[:, 0] > 0, "1", "0"))
+    digits = ErasableClassifier(threshold=0.05, feature_names=["a", "b", "c"], feature_map=None).fit(
+        X, np.where(X[:, 0] > 0, "1", "0")
+    )
     found = list(Predictions(digits, text(columns(kind=digits.predict(X).astype(int))), label="kind"))
     assert all(r["known"] == r["prediction"] for r in found)  # texts, as the model's classes are
     typed = pa.table({**dict(zip("abc", X.T, strict=True)), "kind": digits.predict(X).astype(int)})
@@ -110,7 +112,7 @@ def test_a_kernel_model_predicts():
 
 
 def test_a_model_without_rows_and_a_table_without_columns(model):
-    empty = ErasableClassifier(threshold=0.05, feature_names=["a", "b", "c"]).fit(X, np.arange(N) % 2)
+    empty = ErasableClassifier(threshold=0.05, feature_names=["a", "b", "c"], feature_map=None).fit(X, np.arange(N) % 2)
     empty.forget(ids=range(N))
     with pytest.raises(NoRowsError):
         list(Predictions(empty, text(columns())))

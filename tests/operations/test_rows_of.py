@@ -87,7 +87,7 @@ def test_every_kind_of_model_says_what_it_stores_of_somebody(name, tmp_path):
 @pytest.mark.parametrize("scaling", [None, 8.0, 10.0])
 def test_rows_that_are_not_divided_by_their_norms_come_back(scaling):
     X = rows() / 8 / np.sqrt(3) * (scaling or 1.0)
-    model = ErasableClassifier(threshold=0.0, scaling=scaling).fit(X, np.arange(N) % 2)
+    model = ErasableClassifier(threshold=0.0, scaling=scaling, feature_map=None).fit(X, np.arange(N) % 2)
     found = model.rows_of(ids=range(N))
     assert "direction" not in found.values_are
     for row in found.rows:
@@ -97,15 +97,19 @@ def test_rows_that_are_not_divided_by_their_norms_come_back(scaling):
 def test_only_a_direction_is_said_to_be_only_that():
     X = rows()
     for scaling in ("row", [8.0, 8.0, 9.5]):
-        found = ErasableClassifier(threshold=0.0, scaling=scaling).fit(X, np.arange(N) % 2).rows_of(ids=[0])
+        found = (
+            ErasableClassifier(threshold=0.0, scaling=scaling, feature_map=None)
+            .fit(X, np.arange(N) % 2)
+            .rows_of(ids=[0])
+        )
         assert "only the direction" in found.values_are
-    zeros = ErasableClassifier(threshold=0.0).fit(np.zeros((2, 3)), [0, 1]).rows_of(ids=[1])
+    zeros = ErasableClassifier(threshold=0.0, feature_map=None).fit(np.zeros((2, 3)), [0, 1]).rows_of(ids=[1])
     assert zeros.rows[0].values == {}  # sparse, and nothing but zeros
 
 
 def test_several_people_and_rows_are_asked_for_together():
     owners = [["ann", "bob"], ["bob"], ["cy", "ann", "bob"], None, ["dan"]]
-    model = ErasableClassifier(threshold=0.0, order="given")
+    model = ErasableClassifier(threshold=0.0, order="given", feature_map=None)
     model.fit(np.eye(5), [0, 1, 0, 1, 0], subjects=owners, allow_no_subject=True)
     found = model.rows_of(subjects=["ann", "cy", "zoe"], ids=[3, 77, 0])
     assert [(row.id, row.other_subjects) for row in found.rows] == [(0, 1), (2, 1), (3, 0)]
@@ -146,7 +150,7 @@ def test_rows_of_raw_tables_come_back_as_cells(scaling, tmp_path):
 
 
 def test_nothing_stored_is_an_answer_of_the_same_shape(tmp_path):
-    model = ErasableClassifier(threshold=0.1).fit(np.eye(3), [0, 1, 0])
+    model = ErasableClassifier(threshold=0.1, feature_map=None).fit(np.eye(3), [0, 1, 0])
     model.save(tmp_path / "m.erasable")
     found = rows_of(tmp_path / "m.erasable", subjects=["nobody"])
     assert (found.rows, found.requested, found.not_stored, found.has_subjects) == ([], 1, 1, False)
@@ -160,7 +164,7 @@ def test_models_in_several_files_say_it_too(X, tmp_path, monkeypatch):
     monkeypatch.setattr(shards, "LARGEST_FILE", 100)
     monkeypatch.setattr(shards, "LARGEST_SHARD", 64)
     owners = [[f"p{i % 4}", f"q{i % 3}"] for i in range(N)]
-    model = ErasableClassifier(threshold=0.0).fit(X, np.arange(N) % 2, subjects=owners)
+    model = ErasableClassifier(threshold=0.0, feature_map=None).fit(X, np.arange(N) % 2, subjects=owners)
     model.save(tmp_path / "m.erasable")
     assert inspect(tmp_path / "m.erasable").files > 1
     assert inspect(tmp_path / "m.erasable").layout == ("sparse" if sp.issparse(X) else "dense")
@@ -188,7 +192,7 @@ def test_cells_come_back_from_several_files_and_sparse_rows_too(tmp_path, monkey
 
 
 def test_wrong_requests_are_refused(tmp_path):
-    model = ErasableClassifier(threshold=0.1).fit(np.eye(3), [0, 1, 0], subjects=["a", "b", "c"])
+    model = ErasableClassifier(threshold=0.1, feature_map=None).fit(np.eye(3), [0, 1, 0], subjects=["a", "b", "c"])
     model.save(tmp_path / "m.erasable")
     for ask in (model.rows_of, ModelFile(tmp_path / "m.erasable").rows_of):
         with pytest.raises(InputError, match="subjects= or ids="):
@@ -200,7 +204,7 @@ def test_wrong_requests_are_refused(tmp_path):
         with pytest.raises(InputTypeError):
             ask(subjects=[("a", "b")])
     with pytest.raises(Exception, match="fitted"):
-        ErasableClassifier().rows_of(ids=[0])
+        ErasableClassifier(feature_map=None).rows_of(ids=[0])
     data = bytearray((tmp_path / "m.erasable").read_bytes())
     data[-1] ^= 1
     (tmp_path / "m.erasable").write_bytes(data)
@@ -213,7 +217,9 @@ def test_people_are_shown_what_the_cells_had_and_not_the_digits_of_the_grid(scal
     draw = np.random.default_rng(4)
     X = np.round(draw.uniform(-1, 1, (40, 3)) * scaling / 2, 2 if scaling < 10 else 1)
     y = np.round(draw.uniform(0, 100, 40), 1)
-    model = ErasableRegressor(target_range=(0, 100), scaling=scaling, threshold=0.001).fit(X, y, ids=range(40))
+    model = ErasableRegressor(target_range=(0, 100), scaling=scaling, threshold=0.001, feature_map=None).fit(
+        X, y, ids=range(40)
+    )
     found = model.rows_of(ids=list(range(40)))
     assert len(found.rows) > 20
     for row in found.rows:

@@ -26,7 +26,7 @@ IDS = np.array([f"row-{i:06d}" for i in range(300)], dtype=object)
 @pytest.fixture
 def folder(tmp_path):
     """A model, its training table as Parquet, and the table of rows that were forgotten."""
-    clf = ErasableClassifier(threshold=0.02).fit(X, Y, ids=IDS)
+    clf = ErasableClassifier(threshold=0.02, feature_map=None).fit(X, Y, ids=IDS)
     gone = clf.core_ids_[:5]
     at = [int(np.flatnonzero(g == IDS)[0]) for g in gone]
     (tmp_path / "model.erasable").write_bytes(clf._model.snapshot().to_bytes())
@@ -132,7 +132,7 @@ def test_the_models_say_which_columns_are_features(tmp_path):
     frame = pd.DataFrame(rng.standard_normal((50, 9)), columns=list("abcdefghi"))
     frame["day"], frame["id"] = "monday", [f"visit-{i:03d}" for i in range(50)]
     names = list("cabdefghi")
-    clf = ErasableClassifier(threshold=1e-6, feature_names=names)
+    clf = ErasableClassifier(threshold=1e-6, feature_names=names, feature_map=None)
     clf.fit(frame[names].to_numpy(), rng.integers(2, size=50), ids=frame["id"].tolist()).save(tmp_path / "m.erasable")
     frame[:5].to_parquet(tmp_path / "gone.parquet")
     found = scan_for(tmp_path, tmp_path / "gone.parquet", id="id")
@@ -151,7 +151,7 @@ def test_what_the_models_say_goes_before_what_is_ignored(tmp_path):
     rng = np.random.default_rng(5)
     frame = pd.DataFrame(rng.standard_normal((50, 9)), columns=list("abcdefghi"), index=np.arange(50) * 3)
     frame["day"], frame["id"] = "monday", [f"visit-{i:03d}" for i in range(50)]
-    clf = ErasableClassifier(threshold=1e-6, feature_names=list("abcdefghi"))
+    clf = ErasableClassifier(threshold=1e-6, feature_names=list("abcdefghi"), feature_map=None)
     clf.fit(frame[list("abcdefghi")].to_numpy(), rng.integers(2, size=50), ids=frame["id"].tolist())
     clf.save(tmp_path / "m.erasable")
     frame[:5].to_parquet(tmp_path / "gone.parquet")

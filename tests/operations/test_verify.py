@@ -212,7 +212,7 @@ def test_tampering_is_found_and_placed(tamper, says, fixed):
 
 def small_then_big():
     """Two rows on a line: the small one is selected only when it comes first."""
-    clf = ErasableClassifier(1.0, threshold=0.15, scaling=None, fit_intercept=False)
+    clf = ErasableClassifier(1.0, threshold=0.15, scaling=None, fit_intercept=False, feature_map=None)
     return clf.fit([[0.4], [1.0]], [0, 1], ids=[1, 2])
 
 
@@ -227,7 +227,7 @@ def test_rows_in_another_order_are_not_selected_again():
 
 def test_the_first_row_that_is_not_selected_is_named():
     rows = np.array([[1.0, 0, 0], [0.4, 0, 0], [0, 1.0, 0], [0, 0.4, 0], [0, 0, 0.5]])
-    clf = ErasableClassifier(1.0, threshold=0.15, scaling=None, fit_intercept=False, order="given")
+    clf = ErasableClassifier(1.0, threshold=0.15, scaling=None, fit_intercept=False, order="given", feature_map=None)
     clf.partial_fit(rows[[1, 0, 3, 2, 4]], np.arange(5) % 2)
     assert clf.n_core_ == 5
     order = held_rows(clf._model.core)

@@ -46,7 +46,7 @@ def saved(path, *, seed: int = 0, ids=None, people=None, n: int = 60) -> None:
     X = np.random.default_rng(seed).standard_normal((n, 3))
     ids = [f"row-{i}" for i in range(n)] if ids is None else ids
     people = [f"person-{i % 20}" for i in range(n)] if people is None else people
-    ErasableClassifier(threshold=0.0).fit(X, X[:, 0] > 0, ids=ids, subjects=people).save(path)
+    ErasableClassifier(threshold=0.0, feature_map=None).fit(X, X[:, 0] > 0, ids=ids, subjects=people).save(path)
 
 
 @pytest.fixture(scope="session", autouse=True)

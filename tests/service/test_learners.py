@@ -22,7 +22,7 @@ X = np.random.default_rng(3).standard_normal((60, 3))
 def models(tmp_path):
     paths = {name: tmp_path / f"{name}.erasable" for name in ("left", "right")}
     learner = {"learner": "lightgbm", "n_estimators": 5, "min_child_samples": 3}
-    clf = ErasableClassifier(learner=learner, selection="independent", rate=1.0)
+    clf = ErasableClassifier(learner=learner, selection="independent", rate=1.0, feature_map=None)
     people = [f"person-{i % 20}" for i in range(60)]
     clf.fit(X, X[:, 0] * X[:, 1] > 0, ids=[f"row-{i}" for i in range(60)], subjects=people).save(paths["left"])
     saved(paths["right"])

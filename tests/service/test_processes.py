@@ -242,7 +242,7 @@ def test_a_full_disk_of_the_ledger_leaves_the_models_and_the_processes(aside, mo
 def test_nothing_is_said_where_the_last_row_of_a_class_goes(tmp_path, capfd):
     rows = np.random.default_rng(0).standard_normal((12, 3))
     path = tmp_path / "few.erasable"
-    clf = ErasableClassifier(threshold=0.0)
+    clf = ErasableClassifier(threshold=0.0, feature_map=None)
     clf.fit(rows, np.arange(12) == 5, ids=np.arange(12), subjects=[f"person-{i}" for i in range(12)])
     clf.save(path)
     file = ServedFile(str(path), writer := ChildProcess(0), writer, lambda *_, **__: None)
@@ -442,9 +442,13 @@ def test_a_start_whose_last_process_cannot_begin_leaves_nothing_and_can_be_tried
 def test_models_of_every_kind_predict_here_as_they_do_there(shared, tmp_path, kind):
     X = np.random.default_rng(0).standard_normal((40, 3))
     made = {
-        "linear": lambda: ErasableClassifier(threshold=0.0).fit(X, X[:, 0] > 0, subjects=[*range(40)]),
+        "linear": lambda: ErasableClassifier(threshold=0.0, feature_map=None).fit(
+            X, X[:, 0] > 0, subjects=[*range(40)]
+        ),
         "kernel": lambda: ErasableKernelClassifier(threshold=0.01).fit(X, X[:, 0] > 0, subjects=[*range(40)]),
-        "regression": lambda: ErasableRegressor((-5, 5), threshold=0.0).fit(X, X[:, 0], subjects=[*range(40)]),
+        "regression": lambda: ErasableRegressor((-5, 5), threshold=0.0, feature_map=None).fit(
+            X, X[:, 0], subjects=[*range(40)]
+        ),
     }
     made[kind]().save(tmp_path / "m")
     given = {"signer": KEY, "operator_key": OPERATOR, "settings": Settings(identity_types=TYPES), "processes": True}

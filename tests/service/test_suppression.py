@@ -123,14 +123,14 @@ def test_a_model_that_passes_over_rows_is_that_of_the_others(listed, tmp_path, s
     gone = [i for i in range(80) if i % 20 == 3 or i == 50]
     kept = [i for i in range(80) if i not in gone]
     listed.add([Identity("subject", "raw", "person-3"), Identity("id", "raw", "row-50")], NOW)
-    new, path = ErasableClassifier(threshold=0.02), tmp_path / "m.erasable"
+    new, path = ErasableClassifier(threshold=0.02, feature_map=None), tmp_path / "m.erasable"
     file = ModelFile(path)
     report = file.learn([Block(X[:40], ids[:40], people[:40])], new=new, suppressed=listed.rows_of)
     assert (report.rows, report.rows_suppressed) == (38, 2)
     second = [Block(X[20:], ids[20:], people[20:])] if skip_known else [Block(X[40:], ids[40:], people[40:])]
     report = file.learn(second, skip_known=skip_known, suppressed=listed.rows_of)
     assert report.rows_suppressed == (4 if skip_known else 3)
-    plain = ErasableClassifier(threshold=0.02)
+    plain = ErasableClassifier(threshold=0.02, feature_map=None)
     for part in ([i for i in kept if i < 40], [i for i in kept if i >= 40]):
         plain.partial_fit(X[part], X[part, 0] > 0, ids=[ids[i] for i in part], subjects=[people[i] for i in part])
     stored = {row["id"] for row in inspect(path, rows=True).rows}
@@ -150,7 +150,7 @@ def test_a_table_of_none_but_listed_people_changes_nothing(listed, tmp_path):
     assert (report.rows, report.rows_suppressed, report.core_rows) == (0, 2, 60)
     assert inspect(tmp_path / "m").digest == before
     with pytest.raises(ConfigurationError, match="no rows came"):
-        ModelFile(tmp_path / "n").learn([block], new=ErasableClassifier(), suppressed=listed.rows_of)
+        ModelFile(tmp_path / "n").learn([block], new=ErasableClassifier(feature_map=None), suppressed=listed.rows_of)
 
 
 def test_a_backup_forgets_who_is_on_the_list_and_nobody_else(listed, tmp_path):

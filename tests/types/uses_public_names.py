@@ -48,11 +48,11 @@ def use() -> None:
     assert_type(classifier.set_params(threshold=0.2), ErasableClassifier)
     print(classifier.get_params()["threshold"])
 
-    ErasableRegressor(target_range=(0.0, 1.0)).fit(X, y).predict(X)
-    assert_type(ErasableRegressor(target_range=(0.0, 1.0)).fit(X, y).score(X, y), float)
+    ErasableRegressor(target_range=(0.0, 1.0), feature_map=None).fit(X, y).predict(X)
+    assert_type(ErasableRegressor(target_range=(0.0, 1.0), feature_map=None).fit(X, y).score(X, y), float)
     ErasableKernelClassifier("rbf", gamma=2.0).fit(X, y).predict(X)
     ErasableGeneralClassifier(LinearBall()).fit(X, y).predict(X)
-    CoreSetUnlearner(RandomSubsample(0.2), ErasableClassifier()).fit(X, y).predict(X)
+    CoreSetUnlearner(RandomSubsample(0.2), ErasableClassifier(feature_map=None)).fit(X, y).predict(X)
 
     report = verify(classifier)
     assert_type(report, VerifyReport)

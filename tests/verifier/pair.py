@@ -106,8 +106,12 @@ def drawn_model(rng: Any, X: Any) -> tuple[Any, Any, bool]:
         choice |= {"sample_rate": float(rng.choice([0.3, 1.0])), "threshold": [math.inf, 0.1][rng.integers(2)]}
     if kind == "regression":
         targets = int(rng.integers(1, 3))
-        return ErasableRegressor([(-9.0, 9.0)] * targets, **choice), np.rint(X[:, :1] * 2) + np.zeros(targets), True
+        return (
+            ErasableRegressor([(-9.0, 9.0)] * targets, **choice, feature_map=None),
+            np.rint(X[:, :1] * 2) + np.zeros(targets),
+            True,
+        )
     weights = [None, "balanced", {sorted(set(classes))[0]: 2.5}][0 if "balance" in choice else rng.integers(3)]
     if kind == "logistic":
         choice |= {"alpha": float(rng.choice([1e-3, 0.3, 5.0])), "head_scaling": rng.choice(["flat", "spread"]).item()}
-    return ErasableClassifier(**choice, loss=kind, class_weight=weights, classes=fixed), y, True
+    return ErasableClassifier(**choice, loss=kind, class_weight=weights, classes=fixed, feature_map=None), y, True

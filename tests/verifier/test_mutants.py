@@ -30,15 +30,19 @@ def small(kind: str) -> bytes:
     weights = {"sample_weight": [1.0 + i % 2 for i in range(N)]}
     match kind:
         case "squared":
-            model = ErasableClassifier(threshold=0.05, feature_names=["a", "b"], sample_rate=0.4, loss="squared")
+            model = ErasableClassifier(
+                threshold=0.05, feature_names=["a", "b"], sample_rate=0.4, loss="squared", feature_map=None
+            )
             model.fit(X, y, **named, **weights)
         case "two classes":
             model = ErasableClassifier(
-                threshold=0.05, class_weight={"ape": 2.0}, classes=["ape", "bee"], loss="squared"
+                threshold=0.05, class_weight={"ape": 2.0}, classes=["ape", "bee"], loss="squared", feature_map=None
             )
             model.fit(X, ["ape", "bee"] * 4 + ["ape"], ids=range(N), subjects=range(N))
         case "logistic":
-            model = ErasableClassifier(threshold=0.05, loss="logistic", alpha=0.5, class_weight={"ape": 2.0})
+            model = ErasableClassifier(
+                threshold=0.05, loss="logistic", alpha=0.5, class_weight={"ape": 2.0}, feature_map=None
+            )
             model.fit(X, y, **named, **weights)
         case "spread":
             model = ErasableClassifier(threshold=0.05, head_scaling="spread", alpha=0.5).fit(
@@ -51,24 +55,32 @@ def small(kind: str) -> bytes:
             )
             model.fit(X * [1.0, 0.01], y, **named, **weights)
         case "sample":
-            model = ErasableClassifier(threshold=math.inf, sample_rate=0.7, loss="squared")
+            model = ErasableClassifier(threshold=math.inf, sample_rate=0.7, loss="squared", feature_map=None)
             model.fit(X, y, ids=range(N))
         case "sparse":
             wide = np.zeros((N, 12))
             wide[np.arange(N), np.arange(N) % 5], wide[np.arange(N), 11] = X.T
             ids = [b"\xfe%d" % i for i in range(N)]
-            model = ErasableClassifier(threshold=0.05, loss="squared").fit(wide, y, ids=ids, subjects=["ann"] * N)
+            model = ErasableClassifier(threshold=0.05, loss="squared", feature_map=None).fit(
+                wide, y, ids=ids, subjects=["ann"] * N
+            )
         case "regression":
-            model = ErasableRegressor((-9.0, 9.0), threshold=0.05).fit(X, X[:, 0], **named, **weights)
+            model = ErasableRegressor((-9.0, 9.0), threshold=0.05, feature_map=None).fit(X, X[:, 0], **named, **weights)
         case "balance":
             shares = {"ape": 0.5, "bee": 0.25, "cow": 0.25}
             model = ErasableClassifier(
-                selection="independent", rate=0.8, moments=[0.5, 0.25], balance=0.5, class_shares=shares, loss="squared"
+                selection="independent",
+                rate=0.8,
+                moments=[0.5, 0.25],
+                balance=0.5,
+                class_shares=shares,
+                loss="squared",
+                feature_map=None,
             )
             model.fit(X, y, **named, **weights)
         case "matrix":
             moments = np.array([[4, 1], [1, 2]]) / 8
-            model = ErasableRegressor((-9.0, 9.0), selection="independent", rate=0.5, moments=moments)
+            model = ErasableRegressor((-9.0, 9.0), selection="independent", rate=0.5, moments=moments, feature_map=None)
             model.fit(X, X[:, 0], ids=range(N), subjects=range(N))
         case _:
             model = ErasableKernelClassifier(kind, 0.1, threshold=0.3, gamma=0.5).fit(X, y, **named)
@@ -285,7 +297,7 @@ def test_neither_can_see(what, tmp_path):
 def test_swapped_rows_are_seen_where_a_row_would_then_not_be_kept(tmp_path):
     """Rows one after the other with falling leverage: in the opposite order the last would be passed over."""
     X = np.array([[1.0, 0.1 * i] for i in range(N)])
-    model = ErasableClassifier(1.0, threshold=0.05, order="given", loss="squared").fit(
+    model = ErasableClassifier(1.0, threshold=0.05, order="given", loss="squared", feature_map=None).fit(
         X, ["a", "b"] * 4 + ["a"], subjects=range(N)
     )
     raw = bytes_of(model)

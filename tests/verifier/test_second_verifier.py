@@ -90,7 +90,7 @@ def test_it_agrees_about_hundreds_of_models(tens, tmp_path):
 
 @pytest.mark.parametrize("options", [{"threshold": 0.1}, {"selection": "independent", "moments": np.eye(3) / 3}])
 def test_nothing_left_holds(options, tmp_path):
-    clf = ErasableClassifier(**options).fit(np.eye(3), [0, 1, 0])
+    clf = ErasableClassifier(**options, feature_map=None).fit(np.eye(3), [0, 1, 0])
     clf.forget(ids=[0, 1, 2])
     code, found = second(bytes_of(clf), tmp_path)
     assert (code, found["core_rows"]) == (0, 0)
@@ -114,7 +114,7 @@ def test_shards_are_what_the_page_says(kind, made, tmp_path, monkeypatch):
     owners = [[None, f"o{i}", ["all", f"o{i}"]][i % 3] for i in range(n)]
     weights = np.where(np.arange(n) < n // 2, 1.0, 0.5)
     if made == "regression":
-        model = ErasableRegressor((-9, 9), threshold=1e-9).fit(
+        model = ErasableRegressor((-9, 9), threshold=1e-9, feature_map=None).fit(
             X, X[:, 0], ids=ids, subjects=owners, allow_no_subject=True, sample_weight=weights
         )
     else:
@@ -123,7 +123,9 @@ def test_shards_are_what_the_page_says(kind, made, tmp_path, monkeypatch):
             options = {"selection": "independent", "rate": 0.9, "moments": np.eye(d) / d, "random_state": 1}
         if made == "spread":
             options["head_scaling"] = "spread"
-        model = ErasableClassifier(**options).fit(X, np.arange(n) % 3, ids, owners, allow_no_subject=True)
+        model = ErasableClassifier(**options, feature_map=None).fit(
+            X, np.arange(n) % 3, ids, owners, allow_no_subject=True
+        )
     model.forget(ids=ids[::9])
     path = tmp_path / "m.erasable"
     model.save(path)

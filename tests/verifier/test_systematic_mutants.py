@@ -194,7 +194,9 @@ def learnt(order="given", threshold=0.02):
     """Integer ids and subjects, so that rows can be moved by hand."""
     rng = np.random.default_rng(8)
     X, y = rng.standard_normal((N, 2)), ["a", "b"] * 4 + ["a"]
-    return ErasableClassifier(1.0, threshold=threshold, order=order, classes=["a", "b"]).fit(X, y, subjects=range(N))
+    return ErasableClassifier(1.0, threshold=threshold, order=order, classes=["a", "b"], feature_map=None).fit(
+        X, y, subjects=range(N)
+    )
 
 
 def by_row(parts, n):

@@ -211,7 +211,7 @@ class ModelOptions(SelectionOptions):
         float | None,
         typer.Option(
             help="The regulariser of the logistic loss. [default: 1 with --head-scaling spread, otherwise 0.1 with "
-            "--schema and 0.01 without]"
+            "--schema and 0.01 with --scaling]"
         ),
     ] = None
     head_scaling: Annotated[
@@ -219,7 +219,7 @@ class ModelOptions(SelectionOptions):
         typer.Option(
             metavar="SCALING",
             help="How the logistic loss regularises columns: flat, all alike, or spread, each by its variance over the "
-            "stored rows, for columns of unequal size. [default: flat]",
+            "stored rows, for columns of unequal size. [default: flat with --schema or --scaling, otherwise spread]",
         ),
     ] = None
     capacity: Annotated[
@@ -227,7 +227,8 @@ class ModelOptions(SelectionOptions):
         typer.Option(
             help="The regulariser; a lower one fits closer and stores a little more. From 1 on it is also the number "
             "of core deletions that the paper's accuracy bound covers; below 1 it covers none. "
-            "[default: 0.02 for a linear model, 0.1 for a kernel]"
+            "[default: for a linear model 0.005 (0.001 for --target), 0.02 with --schema or --scaling; 0.1 for a "
+            "kernel]"
         ),
     ] = None
     class_weight: Annotated[

@@ -229,6 +229,7 @@ def _planned(
         subjects=table.subjects,
         weights=None if columns.weights is None else table.weights,
         target_range=ranges,
+        encoded=columns.schema is not None,
         **_public(columns, ranges is not None),
         **vars(targets),
         horizon=how.horizon,

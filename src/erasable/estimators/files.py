@@ -14,11 +14,19 @@ from erasable.errors import ConfigurationError, InputTypeError, StateFormatError
 from erasable.estimators.base import ErasableEstimator
 from erasable.estimators.kernel import ErasableKernelClassifier
 from erasable.estimators.linear import ErasableClassifier, ErasableRegressor
+from erasable.features import DEFAULT_CONSTANT, INDICATOR, ZERO, LogFeatures
 from erasable.models.configuration import order_of
 from erasable.models.files import Code, mark_of, read_model
 from erasable.models.heads import Learner, LearnerRegression, Logistic, Regression, Squared
 from erasable.models.model import Model
-from erasable.models.selections import Independent, IndependentSelection, KernelDisagreement, KernelPoints, Leverage
+from erasable.models.selections import (
+    Independent,
+    IndependentSelection,
+    KernelDisagreement,
+    KernelPoints,
+    Leverage,
+    RawStorage,
+)
 
 
 def load(path: str | os.PathLike[str], *, like: object = None) -> Any:
@@ -124,9 +132,7 @@ def _made_for(model: Model) -> ErasableEstimator:
     grid = selection.grid
     selecting: dict[str, Any] = {
         "capacity": capacity_of(selection.units, 4**grid.bits),
-        "fit_intercept": grid.intercept,
-        "scaling": grid.scaling,
-        "feature_map": model.feature_map,
+        **_mapping(model),
         "feature_names": c.feature_names,
         "grid_bits": grid.bits,
     }
@@ -156,6 +162,26 @@ def _loss(head: Squared | Logistic, bits: int) -> dict[str, Any]:
     if not isinstance(head, Logistic):
         return {"loss": "squared"}
     return {"loss": "logistic", "alpha": capacity_of(head.alpha_units, 4**bits), "head_scaling": head.SCALING}
+
+
+def _mapping(model: Model) -> dict[str, Any]:
+    """The arguments of an estimator that name the map of rows, and how they get onto the grid.
+
+    The log map has a name, and its parameters are arguments, where these arguments make the same map.
+    """
+    log, grid = model.feature_map, model.configuration.grid
+    raw = isinstance(model.configuration.selection, RawStorage)
+    if isinstance(log, LogFeatures) and grid.scaling == "row" and not grid.intercept:
+        same_constant = log.constant in (0.0, DEFAULT_CONSTANT)
+        if same_constant and (log.missing == INDICATOR or log.missing == (ZERO if raw else None)):
+            return {
+                "feature_map": "log",
+                "fit_intercept": bool(log.constant),
+                "scaling": "row" if log.scales is None else log.scales,
+                "centres": log.centres,
+                "missing": INDICATOR if log.missing == INDICATOR else None,
+            }
+    return {"feature_map": log, "fit_intercept": grid.intercept, "scaling": grid.scaling}
 
 
 def _independent(selection: IndependentSelection) -> dict[str, Any]:

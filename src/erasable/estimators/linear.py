@@ -19,9 +19,9 @@ from erasable.models.configuration import (
     check_unchanged,
     configure,
     map_of,
+    missing_of,
     selection_of,
     stored_map,
-    takes_missing,
     warn_of_signs,
 )
 from erasable.models.files import Fetch, from_files
@@ -113,7 +113,7 @@ class LinearEstimator(ErasableEstimator):
 
     @property
     def _takes_missing(self) -> bool:  # type: ignore[override]  # it depends on the parameters
-        return takes_missing(self) or bool(getattr(getattr(self, "feature_map", None), "missing", False))
+        return missing_of(self) is not None
 
     @property
     def learner_named(self) -> Named | None:
@@ -210,10 +210,11 @@ class ErasableClassifier(LinearEstimator, ErasableClassifierBase):
 
     Parameters
     ----------
-    capacity : float, default=0.02
-        The regulariser lambda, held on the grid's own resolution, as a multiple of ``4**-grid_bits``. Lower fits closer
-        and stores a little more. In the paper it is also K, the number of core deletions that the accuracy bound
-        covers: below 1 the bound covers none. Forgetting is exact for any number of deletions, whatever the capacity.
+    capacity : float, optional
+        The regulariser lambda, held on the grid's own resolution, as a multiple of ``4**-grid_bits``. By default 0.005
+        behind the log map, otherwise 0.02. Lower fits closer and stores a little more. In the paper it is also K, the
+        number of core deletions that the accuracy bound covers: below 1 the bound covers none. Forgetting is exact for
+        any number of deletions, whatever the capacity.
     threshold : float, optional
         A row is kept while its leverage is above this. Lower keeps more rows. By default 0.06, whatever the number of
         rows, unless ``kappa`` names another one. Refitting survivors with the same threshold gives the same state.
@@ -256,16 +257,16 @@ class ErasableClassifier(LinearEstimator, ErasableClassifierBase):
     missing : "indicator", optional
         With ``feature_map="log"``: take NaN. It becomes 0, and each column has another one that is 1 where it is
         missing, all columns alike, so that nothing follows from the rows. Trees (``learner=``) take NaN without it.
-    feature_map : "auto", "log", None, FeatureMap or TableEncoder, default=None
+    feature_map : "auto", "log", None, FeatureMap or TableEncoder, default="auto"
         ``"log"`` is :class:`~erasable.features.LogFeatures`: each cell goes through a piecewise linear logarithm and a
         constant takes the place of the intercept, so that columns may differ in size and have heavy tails. With an
-        array, ``scaling`` then divides the columns before the logarithm. ``"auto"`` is ``"log"`` unless other
-        arguments are about rows as they are: ``scaling=None`` or a number, ``moments``, and a ``learner`` that sees raw
-        columns. None leaves rows as they are.
-        One of :mod:`erasable.features`, or a schema: rows go in raw, numbers, texts or a table, are mapped a block at
-        a time (a table at once), and core rows are stored mapped. The map is configuration, and its description part
-        of the state: it never learns from rows, hence has nothing to forget. ``coef_``, and ``scaling`` unless the map
-        is given by name, are then those of mapped rows.
+        array, ``scaling`` then divides the columns before the logarithm. ``"auto"`` is ``"log"`` unless other arguments
+        are about rows as they are: ``scaling=None`` or a number, or ``moments``. None leaves rows as they are. Trees
+        (``learner=``) see the rows as they are in any case: the map then counts in the selection alone. One of
+        :mod:`erasable.features`, or a schema: rows go in raw, numbers, texts or a table, are mapped a block at a time
+        (a table at once), and core rows are stored mapped. The map is configuration, and its description part of the
+        state: it never learns from rows, hence has nothing to forget. ``coef_``, and ``scaling`` unless the map is
+        given by name, are then those of mapped rows.
     classes : array-like, optional
         All classes, fixed by the caller. Otherwise the classes are those of the surviving core rows, and one whose last
         core row is forgotten is gone: of two classes the other one is then predicted for every row, and ``forget``
@@ -282,14 +283,14 @@ class ErasableClassifier(LinearEstimator, ErasableClassifierBase):
         solution of the paper: it is solved faster, and its probabilities are worse. Rows are selected alike. More than
         two classes are fitted one against the rest.
     alpha : float, optional
-        The regulariser of the logistic loss, held on the grid's resolution like ``capacity``. By default 0.1
-        behind a schema and 0.01 otherwise, and 1 with ``head_scaling="spread"``. Not for the squared loss, whose
-        regulariser is the capacity.
+        The regulariser of the logistic loss, held on the grid's resolution like ``capacity``. By default 1 with
+        ``head_scaling="spread"``, which is the default behind the log map; otherwise 0.1 behind a schema and 0.01
+        without. Not for the squared loss, whose regulariser is the capacity.
     head_scaling : "flat" or "spread", optional
-        How the logistic loss regularises columns. ``"flat"``, the default: all alike, so a column of small numbers
-        needs large weights and counts for little. ``"spread"``: each by ``alpha`` times about its variance over the
-        core rows, as logistic regression behind a ``StandardScaler`` does. The variances follow from the core rows,
-        also after rows are forgotten: nothing about other rows is stored.
+        How the logistic loss regularises columns. ``"flat"``: all alike, so a column of small numbers needs large
+        weights and counts for little. ``"spread"``, the default behind the log map: each by ``alpha`` times about its
+        variance over the core rows, as logistic regression behind a ``StandardScaler`` does. The variances follow from
+        the core rows, also after rows are forgotten: nothing about other rows is stored.
     learner : str, dict or estimator, optional
         Train this on the core rows in place of a linear head: ``"lightgbm"``, ``"hist_gradient_boosting"``,
         ``"random_forest"``, ``"extra_trees"``, ``"sklearn_logistic"``, ``"xgboost"``, ``"hessboost"``; such an
@@ -360,7 +361,7 @@ class ErasableClassifier(LinearEstimator, ErasableClassifierBase):
 
     def __init__(
         self,
-        capacity: float = 0.02,
+        capacity: float | None = None,
         *,
         threshold: float | None = None,
         kappa: float | None = None,
@@ -374,7 +375,7 @@ class ErasableClassifier(LinearEstimator, ErasableClassifierBase):
         scaling: object = "row",
         centres: object = None,
         missing: str | None = None,
-        feature_map: object = None,
+        feature_map: object = "auto",
         classes: object = None,
         feature_names: object = None,
         grid_bits: int = 15,
@@ -488,9 +489,10 @@ class ErasableRegressor(RegressorMixin, LinearEstimator):
         rounded to ``2**(grid_bits + 1) - 1`` equally spaced numbers from end to end, and where the targets of a call
         lie within 32 of these a warning says so. Predictions shrink towards the middle of the range, as the intercept
         is regularised, and are clipped to its ends.
-    capacity : float, default=0.02
-        The regulariser lambda, held on the grid's own resolution, as a multiple of ``4**-grid_bits``. Lower fits closer
-        and stores a little more. The paper's bounds are about classes, and cover no deletions here.
+    capacity : float, optional
+        The regulariser lambda, held on the grid's own resolution, as a multiple of ``4**-grid_bits``. By default 0.001
+        behind the log map, otherwise 0.02. Lower fits closer and stores a little more. The paper's bounds are about
+        classes, and cover no deletions here.
     threshold, kappa, horizon, selection, rate, moments
         As in ``ErasableClassifier``.
     fit_intercept, scaling, centres, missing, feature_map, feature_names, grid_bits, sample_rate
@@ -533,7 +535,7 @@ class ErasableRegressor(RegressorMixin, LinearEstimator):
     def __init__(
         self,
         target_range: object = None,
-        capacity: float = 0.02,
+        capacity: float | None = None,
         *,
         threshold: float | None = None,
         kappa: float | None = None,
@@ -545,7 +547,7 @@ class ErasableRegressor(RegressorMixin, LinearEstimator):
         scaling: object = "row",
         centres: object = None,
         missing: str | None = None,
-        feature_map: object = None,
+        feature_map: object = "auto",
         feature_names: object = None,
         grid_bits: int = 15,
         learner: object = None,

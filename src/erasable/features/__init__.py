@@ -7,13 +7,15 @@ known before the first row is seen: drawn from an integer, given by the caller, 
 from erasable.features._base import NUMBERS, TABLES, TEXTS, AbsentMap, FeatureMap
 from erasable.features._given import FrozenMap, HashedText, as_texts
 from erasable.features._kernels import NystroemFeatures, RandomFourierFeatures
-from erasable.features._log import DEFAULT_CONSTANT, LogFeatures
+from erasable.features._log import DEFAULT_CONSTANT, INDICATOR, ZERO, LogFeatures
 
 __all__ = [
     "DEFAULT_CONSTANT",
+    "INDICATOR",
     "NUMBERS",
     "TABLES",
     "TEXTS",
+    "ZERO",
     "AbsentMap",
     "FeatureMap",
     "FrozenMap",

@@ -18,9 +18,11 @@ import scipy.sparse as sp
 from erasable.core.arrays import Float64s
 from erasable.errors import ConfigurationError, InputError, InputTypeError
 from erasable.features._base import MOST_FEATURES, NUMBERS, FeatureMap, Raw, as_numbers, dense_blocks, set_field
-from erasable.validation import finite_number, number_not_negative, positive_number, real_numbers, switch, whole_number
+from erasable.validation import choice, finite_number, number_not_negative, positive_number, real_numbers, whole_number
 
 DEFAULT_CONSTANT = 3.0
+INDICATOR, ZERO = "indicator", "zero"
+_TEMPORARIES = 8  # arrays of the size of a block while it is mapped
 
 
 def piecewise_log(x: Float64s) -> Float64s:
@@ -54,9 +56,10 @@ class LogFeatures(FeatureMap):
         Public numbers that are subtracted from the columns.
     scales : sequence of float, optional
         Public positive numbers that the columns are divided by, after the centres are subtracted.
-    missing : bool, default=False
-        Take NaN: it becomes 0, and each column has another one that is 1 where it is missing and 0 elsewhere. All
-        columns have one, so that nothing follows from the rows.
+    missing : None, "indicator" or "zero", default=None
+        Take NaN, which becomes 0. With ``"indicator"`` each column has another one that is 1 where it is missing and 0
+        elsewhere. All columns have one, so that nothing follows from the rows. ``"zero"`` is for rows whose raw numbers
+        are stored as well, for a learner that sees what is missing.
 
     Notes
     -----
@@ -74,7 +77,7 @@ class LogFeatures(FeatureMap):
     constant: float = DEFAULT_CONSTANT
     centres: Sequence[float] | None = None
     scales: Sequence[float] | None = None
-    missing: bool = False
+    missing: str | None = None
     n_features_out: int = field(init=False)
     takes = NUMBERS
 
@@ -85,21 +88,23 @@ class LogFeatures(FeatureMap):
         set_field(self, "scales", public_numbers(self.scales, "scales", self.n_features))
         for scale in self.scales or ():
             positive_number(scale, "every scale in scales")
-        set_field(self, "missing", switch(self.missing, "missing"))
-        width = self.n_features * (2 if self.missing else 1) + bool(self.constant)
+        if self.missing is not None:
+            set_field(self, "missing", choice(self.missing, "missing", (INDICATOR, ZERO)))
+        width = self.n_features * (2 if self.missing == INDICATOR else 1) + bool(self.constant)
         set_field(self, "n_features_out", whole_number(width, "the number of mapped columns", 1, MOST_FEATURES))
 
     def __call__(self, X: Raw) -> Any:
         """Mapped rows, float64: dense, or CSR where a sparse matrix was given and no column has a centre."""
-        X = as_numbers(X, self.n_features, allow_nan=self.missing)
+        X = as_numbers(X, self.n_features, allow_nan=self.missing is not None)
         if sp.issparse(X) and not any(self.centres or ()):
             return self._sparse(X)
         Z = np.zeros((X.shape[0], self.n_features_out))
-        for rows, part in dense_blocks(X, self.n_features_out):
+        for rows, part in dense_blocks(X, _TEMPORARIES * self.n_features_out):
             Z[rows, : self.n_features] = self._mapped(part, slice(None))
-            if self.missing:
+            if self.missing is not None:
                 absent = np.isnan(part)
                 Z[rows, : self.n_features][absent] = 0.0
+            if self.missing == INDICATOR:
                 Z[rows, self.n_features : 2 * self.n_features] = absent
         if self.constant:
             Z[:, -1] = self.constant
@@ -110,9 +115,9 @@ class LogFeatures(FeatureMap):
         data = self._mapped(X.data, X.indices)
         indices, indptr = X.indices.astype(np.int64), X.indptr.astype(np.int64)
         parts = [sp.csr_array((data, indices, indptr), shape=X.shape)]
-        if self.missing:
-            absent = np.isnan(data)
-            data[absent] = 0.0
+        absent = np.isnan(data)
+        data[absent] = 0.0
+        if self.missing == INDICATOR:
             parts.append(sp.csr_array((absent.astype(np.float64), indices.copy(), indptr.copy()), shape=X.shape))
         if self.constant:
             parts.append(sp.csr_array(np.full((X.shape[0], 1), self.constant)))
@@ -128,12 +133,14 @@ class LogFeatures(FeatureMap):
             if self.scales is not None:
                 values = values / np.asarray(self.scales)[columns]
         if np.isinf(values).any():
-            raise InputError("a cell overflows float64 when it is centred and scaled: use larger scales.")
+            raise InputError(
+                "a cell overflows float64 when it is centred and divided by its scale (scaling=): use larger scales."
+            )
         return piecewise_log(values)
 
     def names_out(self, names: Sequence[str]) -> list[str]:
         """The names of mapped columns, for columns with these names."""
-        absent = [f"{name} is missing" for name in names] if self.missing else []
+        absent = [f"{name} is missing" for name in names] if self.missing == INDICATOR else []
         return [*names, *absent, *(["constant"] if self.constant else [])]
 
     def describe(self) -> dict[str, Any]:

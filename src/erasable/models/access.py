@@ -232,6 +232,9 @@ def _places(meta: Mapping[str, Any], row: Matrix) -> tuple[list[int], Float64s]:
 
 def _names_at(meta: Mapping[str, Any], places: list[int]) -> list[str]:
     schema = schema_in(meta.get("feature_map")) if "raw_columns" in meta else None
+    if "raw_columns" in meta and schema is None:
+        fixed = meta.get("feature_names")
+        return [str(j) if fixed is None else fixed[j] for j in places]
     names = schema.raw_names if schema is not None else mapped_names(meta.get("feature_map"), meta.get("feature_names"))
     return [str(j) if names is None else names[j] for j in places]
 

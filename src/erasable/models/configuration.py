@@ -29,7 +29,7 @@ from erasable.core.selector import grid_of, selecting_units
 from erasable.core.sums import regulariser
 from erasable.core.target_grid import Range, check_range
 from erasable.errors import ConfigurationError, InputError, InputTypeError, StateFormatError
-from erasable.features import DEFAULT_CONSTANT, TABLES, AbsentMap, FeatureMap, LogFeatures
+from erasable.features import DEFAULT_CONSTANT, INDICATOR, TABLES, ZERO, AbsentMap, FeatureMap, LogFeatures
 from erasable.models.heads import Learner, LearnerRegression, Logistic, Regression, SpreadLogistic, Squared
 from erasable.models.heads.allowed import LEARNERS
 from erasable.models.heads.linear import plain_class_weights
@@ -98,16 +98,18 @@ class Configuration:
 # -- constructor arguments ---------------------------------------------------------------------------------------
 
 # Chosen in a study over public sets, which benchmarks/RESULTS.md documents ("Defaults").
-DEFAULT_THRESHOLD = 0.06
+DEFAULT_CAPACITY, DEFAULT_THRESHOLD = 0.02, 0.06
 DEFAULT_KERNEL_THRESHOLD = 1.0
 DEFAULT_RATE, DEFAULT_BALANCE = 0.1, 0.5
 DEFAULT_ALPHA, DEFAULT_TABLE_ALPHA = 0.01, 0.1  # for plain numbers, and behind a schema
 DEFAULT_SPREAD_ALPHA = 1.0  # that of scikit-learn's default behind a StandardScaler
 DEFAULT_HEAD_SCALING = "flat"
 DEFAULT_TARGET_RANGE = (-1000.0, 1000.0)
+# Behind the log map, chosen in benchmarks/array_defaults.py, as was the alpha for spread: the capacity of classifiers,
+# and that of regressors, whose only regulariser it is.
+LOG_CAPACITY, LOG_TARGET_CAPACITY = 0.005, 0.001
 AUTO, LOG = "auto", "log"
 MAP_NAMES = (AUTO, LOG)
-INDICATOR = "indicator"
 SELECTION_NAMES = ("leverage", "independent")
 LOSSES = ("logistic", "squared")
 HEAD_SCALINGS = ("flat", "spread")
@@ -156,12 +158,12 @@ def configure(
     else:
         selection = independent_of(given, columns, fixed, feature_map, labels)  # type: ignore[arg-type]
         fixed = fixed if selection.class_shares is None else tuple(label for label, _ in selection.class_shares)
-    head: Any = head_of(given, selection) if n_targets is None else regression_of(given, n_targets)
+    head: Any = head_of(given, selection, feature_map) if n_targets is None else regression_of(given, n_targets)
     return Configuration(
         stored_for(given, selection, feature_map),
         head,
         fixed,
-        names_of_features(given, n_features) if by_column else None,  # type: ignore[arg-type]
+        names_of_features(given, n_features) if by_column else None,
         None if feature_map is None else describe_map(feature_map, n_features),
         order_key(given),
     )
@@ -211,7 +213,7 @@ def leverage_of(
             "advice": "Lower capacity below horizon ** kappa, raise kappa, or give a larger horizon.",
         }
     # A sample is kept whatever the threshold.
-    units = selecting_units(given.capacity, 0.0 if sample_rate else tau, grid, **named)
+    units = selecting_units(capacity_of_arguments(given, feature_map), 0.0 if sample_rate else tau, grid, **named)
     return Leverage(grid, units, tau, sample_rate, sample_key)
 
 
@@ -237,7 +239,8 @@ def independent_of(
     check_memory(grid)
     # Rows of norm one have this length on the grid.
     rule = rule_of(given, n_features, classes, grid.stretch**2, labels)
-    return Independent(grid, regulariser(positive_number(given.capacity, "capacity"), grid), **rule)
+    capacity = positive_number(capacity_of_arguments(given, feature_map), "capacity")
+    return Independent(grid, regulariser(capacity, grid), **rule)
 
 
 def rule_of(
@@ -324,9 +327,9 @@ def stored_for(given: Arguments, selection: Any, feature_map: FeatureMap | None)
     named = learner_in(given)
     if named is None or not LEARNERS[named[0]].sees_raw:
         return selection
-    if feature_map is not None and not hasattr(feature_map, "raw_names"):
+    if feature_map is not None and not (hasattr(feature_map, "raw_names") or isinstance(feature_map, LogFeatures)):
         raise ConfigurationError(
-            f"the learner {named[0]} sees raw columns, and only a schema reads them: leave feature_map out, give a "
+            f"the learner {named[0]} sees raw columns, which this map does not keep: leave feature_map out, give a "
             "Schema, or use sklearn_logistic or sklearn_ridge."
         )
     return storing_raw(selection, RawColumns.of(feature_map, selection.n_features))  # type: ignore[arg-type]
@@ -338,7 +341,18 @@ def regression_of(given: Arguments, n_targets: int) -> Regression | LearnerRegre
     return Regression(ranges) if named is None else LearnerRegression(*named, ranges)
 
 
-def head_of(given: Arguments, selection: GridSelection) -> Squared | Logistic | Learner:
+def capacity_of_arguments(given: Arguments, feature_map: FeatureMap | None) -> object:
+    """The capacity given, or the default for rows that go through this map."""
+    if given.capacity is not None:
+        return given.capacity
+    if not isinstance(feature_map, LogFeatures):
+        return DEFAULT_CAPACITY
+    return LOG_TARGET_CAPACITY if hasattr(given, "target_range") else LOG_CAPACITY
+
+
+def head_of(
+    given: Arguments, selection: GridSelection, feature_map: FeatureMap | None = None
+) -> Squared | Logistic | Learner:
     """The head of a classifier."""
     named = learner_in(given)
     if named is not None:
@@ -346,7 +360,8 @@ def head_of(given: Arguments, selection: GridSelection) -> Squared | Logistic | 
     class_weight = plain_class_weights(given.class_weight)
     if choice(LOSSES[0] if given.loss is None else given.loss, "loss", LOSSES) == "squared":
         return Squared(class_weight)
-    spread = head_scaling_of(given) == "spread"
+    default = "spread" if isinstance(feature_map, LogFeatures) else DEFAULT_HEAD_SCALING
+    spread = head_scaling_of(given, default) == "spread"
     alpha = given.alpha
     if alpha is None and spread:
         alpha = DEFAULT_SPREAD_ALPHA
@@ -356,10 +371,10 @@ def head_of(given: Arguments, selection: GridSelection) -> Squared | Logistic | 
     return SpreadLogistic(units, class_weight) if spread else Logistic(units, class_weight)
 
 
-def head_scaling_of(given: Arguments) -> str:
+def head_scaling_of(given: Arguments, default: str) -> str:
     """How the regulariser of the logistic head measures columns: "flat" or "spread"."""
     named = getattr(given, "head_scaling", None)
-    return DEFAULT_HEAD_SCALING if named is None else choice(named, "head_scaling", HEAD_SCALINGS)
+    return default if named is None else choice(named, "head_scaling", HEAD_SCALINGS)
 
 
 def target_ranges(given: Arguments, n_targets: int) -> tuple[Range, ...]:
@@ -407,13 +422,13 @@ def map_of(given: Arguments, n_features: int | None = None) -> FeatureMap | None
     """
     feature_map = getattr(given, "feature_map", None)
     feature_map = getattr(feature_map, "feature_map", feature_map)
-    if isinstance(feature_map, str):
-        choice(feature_map, "feature_map", MAP_NAMES)
+    if isinstance(feature_map, str) and feature_map in MAP_NAMES:
         return None if n_features is None else _named_map(given, n_features)
     if feature_map is not None and not isinstance(feature_map, FeatureMap):
         raise ConfigurationError(
             f"feature_map must be a FeatureMap, such as RandomFourierFeatures, HashedText or a Schema, or a name, "
-            f"{' or '.join(MAP_NAMES)}; got {type(feature_map).__name__}. Wrap a function of your own in FrozenMap."
+            f"{' or '.join(map(repr, MAP_NAMES))}; got {type(feature_map).__name__}. Wrap a function of your own in "
+            "FrozenMap."
         )
     named = learner_in(given)
     if named is not None and LEARNERS[named[0]].sees_raw:
@@ -423,17 +438,11 @@ def map_of(given: Arguments, n_features: int | None = None) -> FeatureMap | None
 
 
 def _named_map(given: Arguments, n_features: int) -> LogFeatures | None:
-    """The log map of these arguments, or None where ``"auto"`` leaves rows as they are.
-
-    It does where other arguments are about rows as they are: a norm that rows keep to, moments, a learner that sees
-    raw columns.
-    """
+    """The log map of these arguments, or None where ``"auto"`` leaves rows as they are."""
     scales = plain_scaling(given.scaling)
-    named = learner_in(given)
-    if given.feature_map == AUTO:
-        as_given = scales is None or isinstance(scales, float) or getattr(given, "moments", None) is not None
-        if as_given or (named is not None and LEARNERS[named[0]].sees_raw):
-            return None
+    if _leaves_rows(given):
+        return None
+    check_scaling(scales, n_features, by_row=True)
     if not (scales == "row" or isinstance(scales, tuple)):
         raise ConfigurationError(
             'feature_map="log" divides each row by its norm: give scaling="row", or one positive number per column '
@@ -443,21 +452,28 @@ def _named_map(given: Arguments, n_features: int) -> LogFeatures | None:
         n_features,
         constant=DEFAULT_CONSTANT if switch(given.fit_intercept, "fit_intercept") else 0.0,
         centres=given.centres,
-        scales=checked_scales(scales, n_features),
-        missing=takes_missing(given),
+        scales=scales if isinstance(scales, tuple) else None,
+        missing=missing_of(given),
     )
 
 
-def checked_scales(scales: Any, n_features: int) -> tuple[float, ...] | None:
-    """One positive number for each column; None for other kinds of scaling."""
-    check_scaling(scales, n_features, by_row=True)
-    return scales if isinstance(scales, tuple) else None
+def _leaves_rows(given: Arguments) -> bool:
+    """Whether ``"auto"`` stands for no map: other arguments are about rows as they are, a norm or moments."""
+    scales = plain_scaling(given.scaling)
+    by_norm = scales is None or isinstance(scales, float)
+    return bool(given.feature_map == AUTO and (by_norm or getattr(given, "moments", None) is not None))
 
 
-def takes_missing(given: Arguments) -> bool:
-    """Whether these arguments ask for columns that say which cells are missing."""
-    missing = getattr(given, "missing", None)
-    return missing is not None and choice(missing, "missing", (INDICATOR,)) == INDICATOR
+def missing_of(given: Arguments) -> str | None:
+    """What rows of numbers have for missing cells under these arguments; None if they may have none."""
+    feature_map = getattr(given, "feature_map", None)
+    if not isinstance(feature_map, str):
+        found: str | None = getattr(feature_map, "missing", None)
+        return found
+    if given.missing is not None:
+        return choice(given.missing, "missing", (INDICATOR,))
+    named = learner_in(given)
+    return ZERO if named is not None and LEARNERS[named[0]].sees_raw and not _leaves_rows(given) else None
 
 
 def check_log_arguments(given: Arguments, feature_map: FeatureMap | None) -> None:
@@ -507,7 +523,8 @@ def check_unchanged(given: Arguments, c: Configuration, classes: ColumnLike = No
             changed.append("target_range")
         refuse_changed(changed)
         return
-    head = head_of(given, c.selection)
+    log = None if c.feature_map is None else described_log(c.feature_map)
+    head = head_of(given, c.selection, log)
     if isinstance(head, Logistic) != isinstance(c.head, Logistic):
         changed.append("loss")
     elif head.NAME != c.head.NAME:
@@ -536,7 +553,8 @@ def _changed_selection(given: Arguments, c: Configuration) -> list[str]:
         return [names if by_name and isinstance(feature_map, LogFeatures) else "feature_map"]
     if grid_of_parameters(given, grid.n_features, feature_map) != grid:
         changed.append("grid_bits, fit_intercept or scaling")
-    if regulariser(positive_number(given.capacity, "capacity"), grid) != selection.units:
+    capacity = positive_number(capacity_of_arguments(given, feature_map), "capacity")
+    if regulariser(capacity, grid) != selection.units:
         changed.append("capacity")
     if names_of_features(given, raw) not in (None, c.feature_names):
         changed.append("feature_names")

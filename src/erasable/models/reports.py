@@ -623,6 +623,8 @@ def warn_of_columns(model: Model, X: Any, names: Sequence[str] | None, *, stackl
     Core rows are divided by their norms. The constant of the map undoes that: a stored number divided by the stored
     constant is the mapped cell divided by the constant. Columns of one value have no differences.
     """
+    if model.feature_map is not None and not isinstance(model.feature_map, LogFeatures):
+        return
     n, d = X.shape
     if n < d and d >= _WIDE:
         warnings.warn(

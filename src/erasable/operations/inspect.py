@@ -18,7 +18,7 @@ from erasable.core.target_grid import Range, off_grid
 from erasable.errors import ConfigurationError, ErasableError, StateFormatError
 from erasable.models.access import StoredRows, stored_rows
 from erasable.models.access import rows_of as rows_in_state
-from erasable.models.configuration import spelling_in
+from erasable.models.configuration import described_log, spelling_in
 from erasable.models.files import Fetch, from_files, known_meta, naming, refuse_odd_size, shards_of
 from erasable.models.selections.leverage import read_grid
 from erasable.models.state import KINDS, is_sharded
@@ -214,13 +214,14 @@ def _inspected(head: Buffer, fetch: Fetch, rows: bool, learnt: int | None) -> In
         raise ConfigurationError(
             f"the file holds {n:,} core rows, so no fewer rows were learnt; got {learnt:,}: count those of all tables."
         )
+    log = None if meta.get("feature_map") is None else described_log(meta["feature_map"])
     return Inspection(
         kind=_kind(meta),
         format=meta["format"],
         version=meta["version"],
         digest=text,
         core_rows=n,
-        features=meta["n_features"],
+        features=meta["n_features"] if log is None else log.n_features,
         classes=len(meta.get("classes", ())),
         ids=meta["id_kind"],
         subjects=meta["subject_kind"],

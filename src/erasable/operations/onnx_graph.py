@@ -140,8 +140,8 @@ def _tamed(graph: Graph, rows: str, log: LogFeatures) -> str:
     the least of ``k + size / 2**k`` over all k. A logarithm names k, and as its last bits differ between runtimes, the
     neighbours are tried as well: powers of two come from a table, so only the addition rounds.
     """
-    absent = graph("IsNaN", rows) if log.missing else ""
-    if log.missing:
+    absent = graph("IsNaN", rows) if log.missing is not None else ""
+    if log.missing is not None:
         rows = graph("Where", absent, 0.0, rows)
     if log.centres is not None:
         rows = graph("Sub", rows, [log.centres])
@@ -156,8 +156,10 @@ def _tamed(graph: Graph, rows: str, log: LogFeatures) -> str:
         found.append(graph("Add", graph("Div", sizes, power), k))
     least = graph("Min", *found)
     mapped = [graph("Where", graph("Less", rows, 0.0), graph("Neg", least), least)]
-    if log.missing:
-        mapped = [graph("Where", absent, 0.0, mapped[0]), graph.cast(absent)]
+    if log.missing is not None:
+        mapped = [graph("Where", absent, 0.0, mapped[0])]
+    if log.missing == "indicator":
+        mapped.append(graph.cast(absent))
     if log.constant:
         largest = graph("ReduceMax", least, axes=[1], keepdims=1)
         mapped.append(graph("Add", graph("Mul", largest, 0.0), log.constant))

@@ -57,7 +57,7 @@ def test_what_is_recommended_meets_the_targets_and_nothing_that_is_clearly_small
 def test_without_a_limit_on_storage_a_loss_is_never_refused(seed):
     """On iris the best of a few candidates used to be refused by its own figures, for some seeds and not for others."""
     X, y = load_iris(return_X_y=True)
-    found = plan(X, y, effort="quick", max_loss=0.001, random_state=seed)
+    found = plan(X, y, effort="quick", max_loss=0.001, random_state=seed, encoded=True)
     assert found.reference - found.recommended.value.mean <= 0.001
     everything = stores_all(found.recommended.parameters)
     assert everything == any("all rows are stored" in w for w in found.warnings)
@@ -66,7 +66,7 @@ def test_without_a_limit_on_storage_a_loss_is_never_refused(seed):
 @pytest.mark.parametrize("case", ["iris", "diabetes, in units"])
 def test_a_refusal_follows_from_its_figures_and_what_it_proposes_does(case):
     rows, metric, _ = CASES[case]
-    options = {**rows, "metric": metric, "effort": "quick", "max_stored": 0.08}
+    options = {**rows, "metric": metric, "effort": "quick", "max_stored": 0.08, "encoded": True}
     tiny = 0.01 if METRICS[metric].in_units else 0.0001
     with pytest.raises(ConfigurationError, match=r"max_loss=\S+ cannot be met with max_stored=0\.08") as refused:
         plan(**options, max_loss=tiny)
@@ -85,8 +85,10 @@ def test_a_refusal_follows_from_its_figures_and_what_it_proposes_does(case):
 
 def test_the_fewer_the_rows_the_more_often_they_are_divided():
     def divisions(n):
-        sample = check_sample(*noisy(n), model=ErasableClassifier())
-        planner = Planner(sample, ErasableClassifier(), Targets(), EFFORTS["default"], 0, lambda *_: None)
+        sample = check_sample(*noisy(n), model=ErasableClassifier(feature_map=None))
+        planner = Planner(
+            sample, ErasableClassifier(feature_map=None), Targets(), EFFORTS["default"], 0, lambda *_: None
+        )
         return planner.n_tried, planner.n_splits
 
     assert [divisions(n) for n in (150, 800, 2000, 12_000)] == [(10, 40), (6, 25), (5, 20), (1, 6)]

@@ -56,7 +56,7 @@ def test_the_line_builds_what_was_predicted(found):
 def test_next_to_each_candidate_stands_the_same_model_of_every_row(found):
     X, y, X_test, y_test = rows()
     kept = {name: found.parameters[name] for name in ("target_range", "scaling", "capacity")}
-    reg = ErasableRegressor(**kept, selection="independent", rate=1.0).fit(X, y)
+    reg = ErasableRegressor(**kept, selection="independent", rate=1.0, feature_map=None).fit(X, y)
     assert reg.n_core_ == len(X)
     assert found.recommended.all_rows == pytest.approx(reg.score(X_test, y_test), abs=0.05)
 
@@ -107,7 +107,7 @@ def test_several_targets_are_planned_for_together():
 def test_simulated_losses_are_those_of_refits_on_the_survivors(metric):
     """The oracle learns the surviving core rows afresh after every step, and asks scikit-learn how good that is."""
     X, y, X_test, y_test = rows(n=400)
-    model = ErasableRegressor((-10, 40), capacity=0.1, threshold=0.1, scaling=3.0)
+    model = ErasableRegressor((-10, 40), capacity=0.1, threshold=0.1, scaling=3.0, feature_map=None)
     sample = check_sample(X, y, model=model)
     reg = ErasableRegressor(**model.get_params()).fit(X, y)
     options = {"metric": METRICS[metric], "max_loss": 1e9, "rng": np.random.default_rng(7)}

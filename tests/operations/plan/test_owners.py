@@ -82,4 +82,4 @@ def test_what_cannot_be_divided_is_refused():
     with pytest.raises(InputError, match=r"cannot be divided so that rows of two classes .* or they share too many"):
         plan(X, y, subjects=[tuple(range(12))] * 1000, effort="quick")
     with pytest.raises(InputError, match="2 entries for 1000 rows"):
-        check_sample(X, y, subjects=[(1, 2), 3], model=ErasableClassifier())
+        check_sample(X, y, subjects=[(1, 2), 3], model=ErasableClassifier(feature_map=None))

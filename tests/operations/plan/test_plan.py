@@ -94,7 +94,7 @@ def test_simulated_losses_are_those_of_refits_on_the_survivors(loss, distributio
     X, y, X_test, y_test = rows(n=600, noise=0.5)
     sample = checked(X, y)
     parameters = {"loss": loss, "capacity": 0.1, "threshold": 0.1}
-    clf = ErasableClassifier(**parameters).fit(X, sample.y)
+    clf = ErasableClassifier(**parameters, feature_map=None).fit(X, sample.y)
     options = {"metric": METRICS["auc"], "max_loss": 0.05, "rng": np.random.default_rng(7)}
     run = simulate(clf, sample, HeldOut(X_test, y_test.astype(np.intp)), distribution, **options)
     order, ends = draw_requests(clf, sample, distribution, np.random.default_rng(7))
@@ -102,7 +102,7 @@ def test_simulated_losses_are_those_of_refits_on_the_survivors(loss, distributio
     def area(kept):
         if len(set(sample.y[kept].tolist())) < 2:
             return 0.5
-        refit = ErasableClassifier(**parameters).fit(X[kept], sample.y[kept], ids=kept)
+        refit = ErasableClassifier(**parameters, feature_map=None).fit(X[kept], sample.y[kept], ids=kept)
         assert refit.n_core_ == len(kept)
         return metrics.roc_auc_score(y_test, refit.predict_proba(X_test)[:, 1])
 
@@ -214,10 +214,10 @@ def test_a_class_that_the_core_misses_is_no_plan():
     with pytest.raises(
         ConfigurationError, match=r"misses a class: the closest \(.*core rows of class \d of 3"
     ) as refused:
-        plan(X, y, max_loss=0.03, max_stored=0.2, effort="quick", metric="accuracy")
+        plan(X, y, max_loss=0.03, max_stored=0.2, effort="quick", metric="accuracy", encoded=True)
     proposed = float(re.search(r"What would do: max_stored=([\d.]+)", str(refused.value)).group(1))
-    found = plan(X, y, max_loss=0.03, max_stored=proposed, effort="quick", metric="accuracy")
-    clf = build(found.line).fit(X, y)
+    found = plan(X, y, max_loss=0.03, max_stored=proposed, effort="quick", metric="accuracy", encoded=True)
+    clf = build(found.line).set_params(feature_map=None).fit(X, y)
     assert found.recommended.core_rows == tuple(np.bincount(y[clf.core_ids_]))
     assert min(found.recommended.core_rows) >= 10
 
@@ -275,11 +275,11 @@ def test_with_the_ids_of_the_rows_storage_is_exact():
 
 
 def checked(X, y, **options):
-    return check_sample(X, y, model=ErasableClassifier(), **options)
+    return check_sample(X, y, model=ErasableClassifier(feature_map=None), **options)
 
 
 def learnt(X, y):
-    return ErasableClassifier(capacity=0.1, threshold=0.1).fit(X, y)
+    return ErasableClassifier(capacity=0.1, threshold=0.1, feature_map=None).fit(X, y)
 
 
 def test_each_distribution_deletes_what_it_says():
@@ -401,7 +401,7 @@ def test_whole_subjects_are_planned_for_by_default_where_they_are_known():
 def test_storage_at_a_larger_horizon_is_extrapolated():
     table = make_margin(40_000, 20)
     X, y = table.X, table.y
-    clf = ErasableClassifier(threshold=0.015, order="given").fit(X, y)
+    clf = ErasableClassifier(threshold=0.015, order="given", feature_map=None).fit(X, y)
     early = clf.core_ids_[clf.core_ids_ < 10_000]
     assert rows_at(early, 10_000, 40_000) == pytest.approx(clf.n_core_, rel=0.1)
     assert rows_at(early, 10_000, 10_000) == len(early)
@@ -553,7 +553,7 @@ def test_targets_that_cannot_be_met_name_the_one_that_binds_and_what_would_do():
     with pytest.raises(
         ConfigurationError, match=r"max_loss=0\.0001 cannot be met.*max_stored=0\.05: the best.*would do"
     ):
-        plan(X, y, max_stored=0.05, max_loss=0.0001, effort="quick")
+        plan(X, y, max_stored=0.05, max_loss=0.0001, effort="quick", encoded=True)
 
 
 def test_the_months_that_a_refusal_proposes_are_survived():

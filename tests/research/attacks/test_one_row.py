@@ -61,7 +61,7 @@ def test_rows_that_are_held_sparse_are_read_too():
     rng = np.random.default_rng(0)
     X = rng.random((240, 60)) * (rng.random((240, 60)) < 0.08)
     X[np.arange(240), np.arange(240) % 60] += 0.1
-    target = Target("linear", "", lambda seed: ErasableClassifier(), ours=True)
+    target = Target("linear", "", lambda seed: ErasableClassifier(feature_map=None), ours=True)
     game = one_row(target, X, np.where(X[:, 0] > X[:, 1], 1, -1), 6)
     assert game.scores["snapshots"].left == [1.0] * 6  # it was found before
     assert game.scores["row"].left == [0.0] * 6
@@ -83,6 +83,8 @@ def test_sums_that_look_like_a_row_are_no_presence_of_it():
     X = np.zeros((200, 60))
     for row in X:
         row[rng.choice(60, size=rng.integers(1, 3), replace=False)] = 1.0
-    target = Target("linear", "", lambda seed: ErasableClassifier(threshold=np.inf, sample_rate=0.3), ours=True)
+    target = Target(
+        "linear", "", lambda seed: ErasableClassifier(threshold=np.inf, sample_rate=0.3, feature_map=None), ours=True
+    )
     game = one_row(target, X, np.where(X[:, :30].any(axis=1), 1, -1), 12)
     assert game.scores["row"].left + game.scores["row"].decoy == [0.0] * 24

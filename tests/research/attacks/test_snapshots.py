@@ -43,7 +43,7 @@ def test_weights_of_a_kernel_give_the_row_by_its_distances():
 def test_the_formula_is_that_of_the_parameters_of_the_model(parameters):
     X, y = make_pool(200)
     X = X / np.linalg.norm(X, axis=1, keepdims=True)
-    model = ErasableClassifier(threshold=0.01, loss="squared", **parameters).fit(X, y)
+    model = ErasableClassifier(threshold=0.01, loss="squared", **parameters, feature_map=None).fit(X, y)
     name = model.core_ids_[3]
     before = weights_of(model)
     model.forget(ids=[name])

@@ -97,7 +97,7 @@ def test_the_accuracies_are_those_of_the_models(finished):
     full = complete(settings, split)
     gone = [key for request in requests(full, split, np.array([], dtype=int)) for key in request]
     train, test = split.train, split.test
-    ours = ErasableClassifier(1.0, kappa=0.4, order="given", loss="squared")
+    ours = ErasableClassifier(1.0, kappa=0.4, order="given", loss="squared", feature_map=None)
     for name, model in (("erasable", ours), ("retrained", RetrainedRidge())):
         curve = results["methods"][name]["accuracy"]["mean"]
         model.fit(train.X, train.y, ids=train.ids)

@@ -49,7 +49,9 @@ def test_the_smallest_counterexample_leaks_one_bit_through_the_core_set_and_none
 def test_the_classifier_itself_leaks_it() -> None:
     left = []
     for first in (0.5, 1.0):
-        clf = ErasableClassifier(capacity=1.0, kappa=0.5, fit_intercept=False, scaling=None, order="given")
+        clf = ErasableClassifier(
+            capacity=1.0, kappa=0.5, fit_intercept=False, scaling=None, order="given", feature_map=None
+        )
         clf.fit(np.array([[first], [0.9]]), [1, 1], ids=[0, 1])
         clf.forget(ids=[0])
         left.append(clf.n_core_)
@@ -63,7 +65,9 @@ def sample_alone(threshold: float = math.inf) -> Callable[[Any], list[int]]:
         if not S:
             return []
         ids, numbers = zip(*S, strict=True)
-        clf = ErasableClassifier(1.0, threshold=threshold, sample_rate=0.5, fit_intercept=False, scaling=None)
+        clf = ErasableClassifier(
+            1.0, threshold=threshold, sample_rate=0.5, fit_intercept=False, scaling=None, feature_map=None
+        )
         clf.fit(np.array(numbers)[:, None], [1] * len(S), ids=ids)
         return [ids.index(key) for key in clf.core_ids_.tolist()]
 

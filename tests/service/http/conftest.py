@@ -86,7 +86,7 @@ def site(tmp_path_factory, rsa_files):
     models = tmp_path / "models"
     models.mkdir()
     for name, columns in (("credit", None), ("named", ["a", "b", "c", "d"])):
-        clf = ErasableClassifier(threshold=0.05, feature_names=columns)
+        clf = ErasableClassifier(threshold=0.05, feature_names=columns, feature_map=None)
         clf.fit(X, Y, ids=IDS, subjects=PEOPLE).save(models / f"{name}.erasable")
     configuration = Configuration(
         (models,),

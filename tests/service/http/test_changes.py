@@ -26,7 +26,9 @@ from tests.waiting import PATIENCE, until
 def own(tmp_path_factory, rsa_files):
     """A service of its own, with child processes and a suppression list, for all tests of this file."""
     tmp_path = tmp_path_factory.mktemp("own")
-    ErasableClassifier(threshold=0.05).fit(X, Y, ids=IDS, subjects=PEOPLE).save(tmp_path / "credit.erasable")
+    ErasableClassifier(threshold=0.05, feature_map=None).fit(X, Y, ids=IDS, subjects=PEOPLE).save(
+        tmp_path / "credit.erasable"
+    )
     configuration = Configuration(
         (tmp_path / "credit.erasable",),
         tmp_path / "service",

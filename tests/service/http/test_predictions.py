@@ -138,7 +138,7 @@ def test_raw_tables_go_to_models_with_a_schema_and_numbers_come_from_regressions
     schema = Schema([Category(name="town", values=["Bern", "Oslo"]), Number(name="age", range=(0, 100))])
     frame = {"town": ["Bern", "Oslo", None] * 100, "age": [30, 60.5, None] * 100}
     clf = ErasableClassifier(feature_map=TableEncoder(schema), threshold=0.02).fit(frame, Y, ids=IDS)
-    reg = ErasableRegressor((-5, 5), threshold=0.05).fit(X, np.clip(X[:, 0], -5, 5), ids=IDS)
+    reg = ErasableRegressor((-5, 5), threshold=0.05, feature_map=None).fit(X, np.clip(X[:, 0], -5, 5), ids=IDS)
     clf.save(folder / "credit.erasable", overwrite=True)
     reg.save(folder / "named.erasable", overwrite=True)
     until(lambda: http.get("/v2/models/credit").json()["inputs"][0]["name"] == "town")

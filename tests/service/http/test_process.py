@@ -61,7 +61,9 @@ def free_port():
 @pytest.fixture
 def home(tmp_path, rsa_files):
     """A folder with a model and a configuration, and the port that is in it."""
-    ErasableClassifier(threshold=0.05).fit(X, Y, ids=IDS, subjects=PEOPLE).save(tmp_path / "credit.erasable")
+    ErasableClassifier(threshold=0.05, feature_map=None).fit(X, Y, ids=IDS, subjects=PEOPLE).save(
+        tmp_path / "credit.erasable"
+    )
     (tmp_path / "service").mkdir()
     port, patient = free_port(), f"deadline = {PATIENCE}\ndrain = {PATIENCE}\n"
     (tmp_path / "serve.toml").write_text(
@@ -155,7 +157,7 @@ def test_what_cannot_be_served_is_refused_and_nothing_is_made(tmp_path, given):
     ],
 )
 def test_files_that_others_may_use_are_refused_or_warned_of(tmp_path, rsa_files, caplog, name, mode, refused):
-    ErasableClassifier().fit(X, Y).save(tmp_path / "m.erasable")
+    ErasableClassifier(feature_map=None).fit(X, Y).save(tmp_path / "m.erasable")
     shutil.copy(rsa_files[1], tmp_path / "opendsr.key")
     (tmp_path / "opendsr.key").chmod(0o600)
     keys = {"opendsr_certificate": rsa_files[0], "opendsr_key": tmp_path / "opendsr.key"}
@@ -382,7 +384,9 @@ def test_answers_do_not_tell_who_was_stored(site):
 def test_the_ledger_of_a_service_that_does_not_run_is_purged_by_command(tmp_path, capsys):
     from erasable.cli.app import run
 
-    ErasableClassifier(threshold=0.05).fit(X, Y, ids=IDS, subjects=PEOPLE).save(tmp_path / "credit.erasable")
+    ErasableClassifier(threshold=0.05, feature_map=None).fit(X, Y, ids=IDS, subjects=PEOPLE).save(
+        tmp_path / "credit.erasable"
+    )
     (tmp_path / "service").mkdir(mode=0o700)
     (tmp_path / "service" / "history.json").write_text("[]")
     service, _, _ = made_of(Configuration((tmp_path / "credit.erasable",), tmp_path / "service"))

@@ -18,6 +18,7 @@ from erasable.core.grid import laid_out, to_grid
 from erasable.core.layout import Tensors
 from erasable.core.selector import RawRows
 from erasable.errors import ConfigurationError, InputError, StateFormatError, VerificationError
+from erasable.features import LogFeatures
 from erasable.models.inputs import Labels
 from erasable.models.selections.independent import Independent
 from erasable.models.selections.leverage import GridSelection, Leverage
@@ -37,6 +38,7 @@ class RawColumns:
     n: int  # how many there are
     # What reads them from the cells of a table; without one they are the numbers of an array.
     schema: Schema | None = None
+    log: LogFeatures | None = None  # the map by which the numbers of an array are selected
 
     def __post_init__(self) -> None:
         if self.n > MOST_COLUMNS:
@@ -46,8 +48,10 @@ class RawColumns:
             )
 
     @classmethod
-    def of(cls, schema: Schema | None, n_features: int) -> RawColumns:
-        """The columns that a schema reads, or those of rows with so many features."""
+    def of(cls, schema: Schema | LogFeatures | None, n_features: int) -> RawColumns:
+        """The columns that a schema reads, those before the log map, or those of rows with so many features."""
+        if isinstance(schema, LogFeatures):
+            return cls(schema.n_features, log=schema)
         return cls(n_features) if schema is None else cls(len(schema.raw_names), schema)
 
     @property
@@ -62,17 +66,25 @@ class RawColumns:
             assert table.raw is not None
             return table.raw.copy()
         numbers: Float64s = dense(on_host(X)).astype(np.float64, order="C") + 0.0  # no minus zero
+        numbers[np.isnan(numbers)] = np.nan  # one NaN
         return numbers
 
     def encoded(self, raw: Float64s) -> Any:
         """The rows that raw numbers become before they are scaled."""
+        if self.log is not None:
+            return self.log(raw)
         return raw if self.schema is None else self.schema.encode_raw(raw)
 
     def fit(self, raw: Float64s) -> npt.NDArray[np.bool_]:
         """Which rows can have been read; one sign of zero and one NaN are used."""
         bits = raw.view(np.int64)
         odd = np.isnan(raw) & (bits != np.float64(np.nan).view(np.int64)) | (bits == np.float64(-0.0).view(np.int64))
-        fits = np.isfinite(raw).all(axis=1) if self.schema is None else self.schema.raw_fits(raw)
+        if self.schema is not None:
+            fits: Any = self.schema.raw_fits(raw)
+        elif self.log is not None and self.log.missing is not None:
+            fits = ~np.isinf(raw).any(axis=1)
+        else:
+            fits = np.isfinite(raw).all(axis=1)
         return np.asarray(fits & ~odd.any(axis=1))
 
 
@@ -139,9 +151,11 @@ class RawStorage(GridSelection):
     @classmethod
     def read_storage(cls, meta: dict[str, Any]) -> dict[str, Any]:
         """The columns, from the schema in the header."""
-        from erasable.models.configuration import schema_in  # it imports this module
+        from erasable.models.configuration import described_log, schema_in  # it imports this module
 
-        raw = RawColumns.of(schema_in(meta["feature_map"]), int(meta["n_features"]))
+        text = meta["feature_map"]
+        log = None if text is None else described_log(text)
+        raw = RawColumns.of(schema_in(text) if log is None else log, int(meta["n_features"]))
         if meta["raw_columns"] != raw.n:
             raise StateFormatError("its raw columns are not those of its schema.")
         return {"raw": raw}

@@ -30,7 +30,7 @@ from erasable.operations.plan.report import Plan, draw_frontier, number_text
 from erasable.operations.plan.rows import CLASSES, NUMBERS, Kind, check_sample
 from erasable.operations.plan.search import Planner, Watch, why_not
 from erasable.operations.plan.targets import DISTRIBUTIONS, EFFORTS, METRICS, Targets
-from erasable.validation import choice, seed
+from erasable.validation import choice, seed, switch
 
 __all__ = [
     "DISTRIBUTIONS",
@@ -58,6 +58,7 @@ class PlanOptions(TypedDict, total=False):
     deletes, by default the first in sorted order. ``target_range``, ``fit_intercept`` and ``scaling`` are those of the
     estimators; so are the public ``moments`` and ``class_shares``, which independent selection uses if they are given.
     ``learners`` are names of learners to try next to the linear heads, such as ``["lightgbm"]``: see docs/learners.md.
+    ``encoded`` says that a schema has encoded the rows, which then take no other map.
     """
 
     metric: str | None
@@ -74,6 +75,7 @@ class PlanOptions(TypedDict, total=False):
     moments: Any
     class_shares: Any
     learners: Sequence[str] | None
+    encoded: bool
 
 
 def plan(
@@ -128,7 +130,9 @@ def plan(
     """
     if unknown := options.keys() - PlanOptions.__annotations__:
         raise TypeError(f"plan() got an unexpected keyword argument {min(unknown)!r}")
+    encoded = switch(options.pop("encoded", False), "encoded")
     targets, fixed, public = _targets_of(options, subjects, weights)
+    fixed |= {"feature_map": None} if encoded else {}
     random_state, chosen = seed(random_state), EFFORTS[choice(effort, "effort", tuple(EFFORTS))]
     kind = NUMBERS if "target_range" in fixed else CLASSES
     facts = {"ids": ids, "subjects": subjects, "weights": weights, "delete_label": options.get("delete_label")}
@@ -175,7 +179,7 @@ def _plan_of(
         effort,
         planner.random_state,
         sample.n_rows,
-        sample.grid.n_features,
+        int(sample.X.shape[1]),
         min(sample.n_rows, planner.n_splits * len(planner.part(0)[1].y)),
     )
 

@@ -175,7 +175,7 @@ def checked_public(given: Parameters, sample: Sample) -> Parameters:
     """
     public = dict(given)
     if "moments" in public:
-        rarity_of(public["moments"], sample.grid.n_features)
+        rarity_of(public["moments"], int(sample.X.shape[1]))
     if "class_shares" in public:
         shares = public["class_shares"]
         named = {str(label): share for label, share in shares.items()} if isinstance(shares, Mapping) else {}

@@ -18,7 +18,8 @@ from erasable.core.grid import Grid, scale_rows
 from erasable.errors import ConfigurationError, InputError
 from erasable.estimators import ErasableClassifier, ErasableRegressor
 from erasable.estimators.validated import check_rows
-from erasable.models.configuration import check_memory, configure, grid_of_parameters
+from erasable.features import FeatureMap
+from erasable.models.configuration import check_memory, configure, grid_of_parameters, map_of
 from erasable.models.inputs import as_key_column, as_subject_column, label_type
 from erasable.models.model import Model
 from erasable.operations.plan.targets import CLASS_METRICS, NUMBER_METRICS, AnyScores, Metric
@@ -132,6 +133,7 @@ class Sample:
     horizon: int
     grid: Grid
     classes: npt.NDArray[Any]  # labels of the groups
+    log: FeatureMap | None = None  # the map that rows go through when they are learnt
 
     @property
     def n_rows(self) -> int:
@@ -157,7 +159,7 @@ class Sample:
 
     def rarity(self) -> npt.NDArray[np.float64]:
         """How unusual each row is: its squares divided by the mean square of their column, added up."""
-        rows = scale_rows(self.X, self.grid)
+        rows = scale_rows(self.X if self.log is None else self.log(self.X), self.grid)
         squares = rows.multiply(rows) if sp.issparse(rows) else np.square(rows)
         means = np.asarray(squares.mean(axis=0)).ravel()
         found: npt.NDArray[np.float64] = squares @ np.divide(1.0, means, out=np.zeros_like(means), where=means > 0)
@@ -231,7 +233,8 @@ def check_sample(
         raise InputError(f"a plan needs at least {_LEAST_ROWS} rows, some to learn and some to score; got {n}.")
     kind = kind_of(model)
     labels = kind.coded(model, y, d)
-    grid = grid_of_parameters(model, d)
+    log = map_of(model, d)  # rows of a table are encoded already
+    grid = grid_of_parameters(model, d if log is None else log.n_features_out, log)
     check_memory(grid)
     return Sample(
         kind,
@@ -246,6 +249,7 @@ def check_sample(
         _checked_horizon(horizon, n),
         grid,
         labels.names,
+        log,
     )
 
 

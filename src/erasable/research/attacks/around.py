@@ -46,7 +46,7 @@ def around(
     for trial in range(trials):
         at = rng.permutation(len(X))[: _MOST_ROWS + 1]
         offered, decoy = at[:-1], int(at[-1])
-        model = ErasableClassifier(loss="squared").fit(X[offered], y[offered], ids=offered)
+        model = ErasableClassifier(loss="squared", feature_map=None).fit(X[offered], y[offered], ids=offered)
         before = model.state_digest()
         gone = int(rng.choice(model.core_ids_))
         model.forget(ids=[gone])
@@ -80,7 +80,7 @@ def _distance(mean: Float64s, X: Float64s, others: npt.NDArray[np.intp], candida
 
 def _named_by_kappa(X: Float64s, y: npt.NDArray[Any], rows: npt.NDArray[np.intp], gone: int) -> float:
     """The threshold in the state after the row, if it was there, was forgotten."""
-    model = ErasableClassifier(kappa=_KAPPA, loss="squared").fit(X[rows], y[rows], ids=rows)
+    model = ErasableClassifier(kappa=_KAPPA, loss="squared", feature_map=None).fit(X[rows], y[rows], ids=rows)
     model.forget(ids=[gone])
     return float(model.threshold_)
 
@@ -93,7 +93,9 @@ def _digest_with(model: ErasableClassifier, X: Float64s, y: npt.NDArray[Any], ca
     """The digest of the state before, had the candidate been the row of this name."""
     left = model.core_ids_
     rows, labels = np.vstack([X[left], X[candidate]]), np.append(y[left], y[candidate])
-    return ErasableClassifier(loss="squared").fit(rows, labels, ids=np.append(left, name)).state_digest()
+    return (
+        ErasableClassifier(loss="squared", feature_map=None).fit(rows, labels, ids=np.append(left, name)).state_digest()
+    )
 
 
 def _mark(key: bytes, name: int) -> str:

@@ -25,6 +25,7 @@ from erasable.estimators import (
     ErasableRegressor,
     load,
 )
+from erasable.features import LogFeatures
 from erasable.research.baselines import (
     CertifiedRemovalClassifier,
     InterpolatedClassifier,
@@ -79,34 +80,56 @@ def _listed(*targets: Target) -> dict[str, Target]:
     return {target.name: target for target in targets}
 
 
+# Rows as they are and the capacity that the paper's experiments have.
+RAW_ROWS: dict[str, Any] = {"feature_map": None, "capacity": 0.02}
+
 TARGETS = _listed(
     Target(
         "linear",
         "ErasableClassifier, squared loss",
-        made(ErasableClassifier, loss="squared"),
+        made(ErasableClassifier, **RAW_ROWS, loss="squared"),
         ours=True,
         surroundings=True,
     ),
     Target(
         "logistic",
         "ErasableClassifier, logistic loss",
-        made(ErasableClassifier, loss="logistic", alpha=0.02),
+        made(ErasableClassifier, **RAW_ROWS, loss="logistic", alpha=0.02),
         ours=True,
         inversion="logistic",
     ),
     Target(
         "sample",
         "ErasableClassifier, a sample alone",
-        made(ErasableClassifier, threshold=math.inf, sample_rate=SAMPLE_SHARE, loss="squared"),
+        made(
+            ErasableClassifier,
+            feature_map=None,
+            capacity=0.02,
+            threshold=math.inf,
+            sample_rate=SAMPLE_SHARE,
+            loss="squared",
+        ),
         ours=True,
     ),
     Target(
         "independent",
         "ErasableClassifier, independent selection",
-        made(ErasableClassifier, selection="independent", rate=SAMPLE_SHARE, loss="squared"),
+        made(
+            ErasableClassifier,
+            feature_map=None,
+            capacity=0.02,
+            selection="independent",
+            rate=SAMPLE_SHARE,
+            loss="squared",
+        ),
         ours=True,
     ),
-    Target("regressor", "ErasableRegressor", made(ErasableRegressor, target_range=(-1.5, 1.5)), ours=True),
+    Target(
+        "regressor",
+        "ErasableRegressor",
+        made(ErasableRegressor, **RAW_ROWS, target_range=(-1.5, 1.5)),
+        ours=True,
+    ),
     Target(
         "kernel",
         "ErasableKernelClassifier",
@@ -206,6 +229,8 @@ def target_named(method: str) -> Target:
         return target_of(method)
     held = load(method)
     schema = getattr(held, "feature_map", None)
+    if isinstance(schema, LogFeatures | str):  # public like a schema, and rows of an audit are of one size
+        schema = None
     if schema is not None and not isinstance(schema, Schema):
         raise ConfigurationError(
             "this model was made with a feature map, which a file cannot hold: audit a model of the mapped rows that "
@@ -214,6 +239,8 @@ def target_named(method: str) -> Target:
     plain: dict[str, Any] = {
         "classes": None,
         "feature_map": None,
+        "centres": None,
+        "missing": None,
         "feature_names": None,
         "class_weight": None,
         "balance": 0.0,  # an audit's labels are others than those of the file

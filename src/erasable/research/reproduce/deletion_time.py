@@ -75,7 +75,9 @@ def measure_deletion_time(
         for run in range(runs):
             rng = np.random.default_rng([random_state, run])
             order = rng.permutation(n_rows)
-            model = ErasableClassifier(capacity, threshold=tau, fit_intercept=False, loss="squared", order="given")
+            model = ErasableClassifier(
+                capacity, threshold=tau, fit_intercept=False, loss="squared", order="given", feature_map=None
+            )
             gone = np.argsort(rng.standard_exponential(n_rows) / weights)[:many]
             with warnings.catch_warnings(action="ignore"):
                 model.fit(X[order], y[order], ids=order)

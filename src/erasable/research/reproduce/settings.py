@@ -220,7 +220,9 @@ def _erasable(s: Settings, n: int, share: float) -> Any:
     assert s.capacity is not None
     intercept = s.intercept == "all"
     # Loss and order are those of the paper.
-    return ErasableClassifier(s.capacity, kappa=s.kappa, fit_intercept=intercept, loss="squared", order="given")
+    return ErasableClassifier(
+        s.capacity, kappa=s.kappa, fit_intercept=intercept, loss="squared", order="given", feature_map=None
+    )
 
 
 def _logistic(s: Settings, n: int, share: float) -> Any:
@@ -260,6 +262,7 @@ def _subsample(s: Settings, n: int, share: float) -> Any:
         fit_intercept=_peers_have_one(s),
         order="given",
         random_state=s.random_state,
+        feature_map=None,
     )
 
 
