@@ -251,3 +251,22 @@ def test_columns_of_unequal_size_need_no_scaling():
     rows, labels = load_wine(return_X_y=True)
     assert log(capacity=0.005, alpha=0.001).fit(rows, labels).score(rows, labels) > 0.93
     assert ErasableClassifier(feature_map=None).fit(rows, labels).score(rows, labels) < 0.75
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
+def test_trees_take_missing_cells_and_their_rows_are_selected_behind_the_map(form, tmp_path):
+    holes = X.copy()
+    holes[::4, 1] = np.nan
+    tree = {"learner": "random_forest", "n_estimators": 5}
+    clf = ErasableClassifier(learner=tree, threshold=0.1).fit(form(holes), Y)
+    assert np.isnan(clf.model_.core.rows()).any()
+    kept = clf.core_ids_
+    again = ErasableClassifier(learner=tree, threshold=0.1).fit(holes[kept], Y[kept], ids=kept)
+    assert again.state_digest() == clf.state_digest() == verify(clf).digest
+    assert clf.predict(form(holes)).tolist() == again.predict(holes).tolist()
+    clf.save(tmp_path / "a.erasable")
+    loaded = load(tmp_path / "a.erasable")
+    assert loaded.feature_map == "log"
+    assert loaded.predict(holes).tolist() == clf.predict(holes).tolist()
+    with pytest.raises(InputError, match="NaN"):
+        ErasableClassifier(learner=tree, feature_map=None).fit(holes, Y)
