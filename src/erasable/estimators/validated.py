@@ -124,7 +124,8 @@ def _refuse_odd(X: object) -> None:
     if what in (DATES, TEXT):
         raise TypeError(
             f"X holds {what}{where} where numbers are required: let a public schema encode them, with "
-            "feature_map=TableEncoder(schema) (`erasable schema` drafts one), or encode them as numbers first."
+            "feature_map=TableEncoder(schema), or encode them as numbers first. `erasable schema` drafts one from a "
+            "file, and erasable.schemas.draft_schema(X).schema from a data frame: a draft looks at rows, so read it."
         )
     raise TypeError(
         f"X holds cells of type {what}: this argument must be an array of two dimensions, with no strings or objects "
