@@ -16,9 +16,9 @@ from erasable import ErasableClassifier, ErasableKernelClassifier, ErasableRegre
 X, y = load_digits(return_X_y=True)
 ids = np.arange(len(X))
 for clf in (
-    ErasableClassifier(capacity=0.1, kappa=0.3, loss="squared"),
-    ErasableClassifier(capacity=0.1, kappa=0.3, loss="logistic", alpha=0.1, class_weight="balanced"),
-    ErasableClassifier(capacity=0.1, threshold=math.inf, sample_rate=0.3, loss="squared"),
+    ErasableClassifier(capacity=0.1, kappa=0.3, loss="squared", feature_map=None),
+    ErasableClassifier(capacity=0.1, kappa=0.3, loss="logistic", alpha=0.1, class_weight="balanced", feature_map=None),
+    ErasableClassifier(capacity=0.1, threshold=math.inf, sample_rate=0.3, loss="squared", feature_map=None),
     ErasableKernelClassifier("rbf", gamma=1.0, scaling=60.0),
     ErasableKernelClassifier("matern", gamma=2.0, scaling=60.0, capacity=0.2),
 ):
@@ -28,7 +28,7 @@ for clf in (
     clf.forget(ids=clf.core_ids_[::3])
     verify(clf)
     print(before, clf.state_digest())
-reg = ErasableRegressor([(0.0, 16.0), (-1.0, 12.0)], 0.1, kappa=0.3)
+reg = ErasableRegressor([(0.0, 16.0), (-1.0, 12.0)], 0.1, kappa=0.3, feature_map=None)
 reg.fit(X[:, 8:], np.stack([X[:, 2], y / 3.0], axis=1), ids=ids, sample_weight=0.25 + ids % 7)
 before = reg.state_digest()
 reg.forget(ids=reg.core_ids_[::3])
@@ -36,7 +36,7 @@ verify(reg)
 print(before, reg.state_digest())
 # Few entries among many features: stored sparse.
 wide = sp.csr_array((X[:, 20:24].ravel() + 1.0, ((np.arange(1797 * 4) * 37) % 300), np.arange(0, 1797 * 4 + 1, 4)))
-clf = ErasableClassifier(threshold=0.3, loss="squared").fit(wide, y)
+clf = ErasableClassifier(threshold=0.3, loss="squared", feature_map=None).fit(wide, y)
 before = clf.state_digest()
 clf.forget(ids=clf.core_ids_[::3])
 verify(clf)

@@ -277,5 +277,7 @@ def test_a_label_that_has_no_bytes_is_refused():
 @pytest.mark.parametrize("threshold", [0, 0.0, -0.0])
 def test_equal_thresholds_are_equal_states(threshold):
     clf = Setting(2, threshold=0.0).classifier().fit(np.eye(2), [0, 1])
-    other = ErasableClassifier(1.0, threshold=threshold, fit_intercept=False, loss="squared", feature_map=None).fit(np.eye(2), [0, 1])
+    other = ErasableClassifier(1.0, threshold=threshold, fit_intercept=False, loss="squared", feature_map=None).fit(
+        np.eye(2), [0, 1]
+    )
     assert clf.state_digest() == other.state_digest()
