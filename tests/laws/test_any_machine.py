@@ -41,6 +41,11 @@ before = clf.state_digest()
 clf.forget(ids=clf.core_ids_[::3])
 verify(clf)
 print(before, clf.state_digest(), type(clf.model_.snapshot().rows).__name__)
+clf = ErasableClassifier(capacity=0.1, threshold=0.2).fit(X, y)  # behind the log map, regularised by spread
+before = clf.state_digest()
+clf.forget(ids=clf.core_ids_[::3])
+verify(clf)
+print(before, clf.state_digest())
 """
 
 # What version 1 of the canonical bytes says of this program; a change here is a change of the format or of the rule.
@@ -58,7 +63,9 @@ GOLDEN = (
     "befa6cc77845357298396723b142e34637416bb3d526e8caae98072c5c49c49b "
     "a9219f2aac561d4258ac6f52e6b3206b3915f41e25510680fa7518a9b550e4c8 "
     "f2f2b0a845f4eb8983ac28e1fc5c6bc99c3da9fb9753049309959995e6998f3b "
-    "64ad6fb26b5be5cbce31454b70aee756f3bb8d3b75076f7080083c581fcc93c8 csr_array"
+    "64ad6fb26b5be5cbce31454b70aee756f3bb8d3b75076f7080083c581fcc93c8 csr_array "
+    "f10be30a628a62d1914ad717664df40c7bcb948c4b9247285dc1f07d4c1fd56d "
+    "2768f0e82cd8efd27265f14e5aef36797536ca342529bc3dbdd0d8120fef554d"
 )
 
 
