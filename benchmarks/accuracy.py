@@ -32,7 +32,9 @@ def accuracy(options):
             ridge = make_pipeline(StandardScaler(with_mean=isinstance(X, np.ndarray)), RidgeClassifier())
             scores.setdefault("ridge", []).append(ridge.fit(X, y).score(X_test, y_test))
             for setting in ((1.0, 0.2), (1.0, 0.4), (0.1, 0.2), (0.1, 0.4)):
-                clf = ErasableClassifier(setting[0], kappa=setting[1], scaling=scaling, loss="squared").fit(X, y)
+                clf = ErasableClassifier(
+                    setting[0], kappa=setting[1], scaling=scaling, loss="squared", feature_map=None
+                ).fit(X, y)
                 scores.setdefault(setting, []).append(clf.score(X_test, y_test))
                 stored.setdefault(setting, []).append(clf.n_core_ / X.shape[0])
         size, middle = f"{X.shape[0]:,} x {X.shape[1]}", float(np.median(scores["ridge"]))
@@ -66,7 +68,7 @@ def sortedness(folder):
             for way, index in ways.items():
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", SortedRowsWarning)  # of which this is the measure
-                    clf = ErasableClassifier(**SORTED, order=order, loss="squared").fit(
+                    clf = ErasableClassifier(**SORTED, order=order, loss="squared", feature_map=None).fit(
                         X[index], y[index], ids=ids[index]
                     )
                 models[way] = clf

@@ -111,7 +111,7 @@ def workers(folder, d=256, millions=1, rounds=2, threshold=0.2):
     try:
         for k in range(rounds + 1):
             for n, engine in engines.items():
-                clf = ErasableClassifier(threshold=threshold, engine=engine, loss="squared")
+                clf = ErasableClassifier(threshold=threshold, engine=engine, loss="squared", feature_map=None)
                 with stream_table(files, **COLUMNS) as stream:
                     report = clf.learn_blocks(stream, budget_bytes=2**25)
                 if k:  # the first is to warm up
@@ -137,12 +137,12 @@ def rounds_of(n=400_000, d=64, threshold=0.06, budgets=(2**20, 2**22, 2**24, 2**
     X = rng.standard_normal((n, d), dtype=np.float32) * np.arange(1, d + 1, dtype=np.float32) ** -0.5
     y, turn = X[:, 0] > 0, np.empty(n, dtype=np.int64)
     turn[hashed_order(range(n), 0)] = np.arange(n)
-    whole = ErasableClassifier(threshold=threshold, loss="squared").fit(X, y)
+    whole = ErasableClassifier(threshold=threshold, loss="squared", feature_map=None).fit(X, y)
     kept = np.sort(turn[whole.core_ids_])
     found = []
     with mock.patch.multiple(row_source, _FIRST_BYTES=2**18, _FIRST_ROWS=10):  # else the first round holds most rows
         for budget in budgets:
-            clf = ErasableClassifier(threshold=threshold, loss="squared")
+            clf = ErasableClassifier(threshold=threshold, loss="squared", feature_map=None)
             blocks = [Rows(X[low : low + 20_000], y[low : low + 20_000]) for low in range(0, n, 20_000)]
             report = clf.learn_blocks(blocks, budget_bytes=budget)
             assert clf.state_digest() == whole.state_digest()
@@ -167,7 +167,7 @@ def rates(folder, d):
     """What a pass is made of, each step alone: seconds of a processor for a row."""
     (file,) = written(folder, 1, d)
     X = np.random.default_rng(0).standard_normal((2**22 // d, d), dtype=np.float32)
-    clf = ErasableClassifier(threshold=0.2, loss="squared").fit(X[: 20 * d], X[: 20 * d, 0] > 0)
+    clf = ErasableClassifier(threshold=0.2, loss="squared", feature_map=None).fit(X[: 20 * d], X[: 20 * d, 0] > 0)
     screen, raw = clf.model_.screening(), RawRows(X, clf.model_.configuration.grid)
     y, ids = X[:, 0] > 0, np.arange(2**20)
 
@@ -196,7 +196,7 @@ def model(folder, widths=(64, 256)):
     found = []
     for d in widths:
         rate = rates(folder, d)
-        clf = ErasableClassifier(threshold=0.2, engine=Local(), loss="squared")
+        clf = ErasableClassifier(threshold=0.2, engine=Local(), loss="squared", feature_map=None)
         with stream_table(written(folder, 1, d), **COLUMNS) as stream:
             report = clf.learn_blocks(stream, budget_bytes=2**25)
         last = report.rounds[-1]

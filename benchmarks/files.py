@@ -42,7 +42,7 @@ def model(rounds=1):
     times = []
     for _ in range(rounds):
         start = time.perf_counter()
-        clf = ErasableClassifier(1.0, kappa=0.306, loss="squared").fit(X, y)
+        clf = ErasableClassifier(1.0, kappa=0.306, loss="squared", feature_map=None).fit(X, y)
         clf.coef_  # noqa: B018
         times.append(time.perf_counter() - start)
     return clf, X, times
@@ -163,7 +163,7 @@ def file_growth(rounds=5):
     for n, d in ((1_000, 100), (10_000, 100), (100_000, 100), (10_000, 200), (10_000, 400), (10_000, 800)):
         rng = np.random.default_rng(0)
         X = rng.standard_normal((n, d), dtype=np.float32)
-        clf = ErasableClassifier(threshold=0.0, loss="squared").fit(X, X[:, 0] > 0)
+        clf = ErasableClassifier(threshold=0.0, loss="squared", feature_map=None).fit(X, X[:, 0] > 0)
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, "m.erasable")
             clf.save(path)
@@ -259,9 +259,9 @@ def measure_sparse(folder, name, kappa, rounds=9):
     """A line of the table."""
     X = sp.csr_array(sp.load_npz(Path(folder, f"{name}_train.npz")))
     y = np.load(Path(folder, f"{name}_labels.npz"))["y_train"]
-    ErasableClassifier(threshold=0.1, loss="squared").fit(X[:500], y[:500]).state_digest()
+    ErasableClassifier(threshold=0.1, loss="squared", feature_map=None).fit(X[:500], y[:500]).state_digest()
     before = peak_mb()
-    clf = ErasableClassifier(kappa=kappa, loss="squared")
+    clf = ErasableClassifier(kappa=kappa, loss="squared", feature_map=None)
     fit, _ = timed(lambda: clf.fit(X, y))
     ids = clf.core_ids_.tolist()
     with tempfile.TemporaryDirectory() as at:

@@ -125,7 +125,7 @@ def digests(run):
 
         def learnt(engine, how=how, X=rows, y=y, ids=ids, first=first):
             """In two calls, so that all rows of the second are screened."""
-            clf = ErasableClassifier(**how, engine=engine, loss="squared").partial_fit(
+            clf = ErasableClassifier(**how, engine=engine, loss="squared", feature_map=None).partial_fit(
                 X[:first], y[:first], ids=ids[:first]
             )
             return clf.partial_fit(X[first:], y[first:], ids=ids[first:])
@@ -140,8 +140,8 @@ def digests(run):
             given = torch.tensor(rows, device=run.device) if way == "tensors" else rows
             one = learnt(engine, X=given).state_digest() == plain.state_digest()
             same[way] = same.get(way, True) and one
-        whole = ErasableClassifier(**how, loss="squared").fit(rows, y, ids=ids).state_digest()
-        there = ErasableClassifier(**how, engine=Torch(run.name), loss="squared").fit(
+        whole = ErasableClassifier(**how, loss="squared", feature_map=None).fit(rows, y, ids=ids).state_digest()
+        there = ErasableClassifier(**how, engine=Torch(run.name), loss="squared", feature_map=None).fit(
             torch.tensor(rows, device=run.device), y, ids=ids
         )
         same["tensors, one call"] = there.state_digest() == whole
@@ -160,7 +160,7 @@ def screen_of(run):
             return torch.randn(n, run.d, generator=generator, device=run.device) * spectrum
 
         some = rows(20 * run.d).cpu().numpy()
-        run.made = ErasableClassifier(threshold=0.06, loss="squared").fit(some, some[:, 0] > 0), rows
+        run.made = ErasableClassifier(threshold=0.06, loss="squared", feature_map=None).fit(some, some[:, 0] > 0), rows
     clf, rows = run.made
     return DeviceScreen(clf.model_.screening(), run.name), clf, rows
 

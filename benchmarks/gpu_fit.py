@@ -95,7 +95,7 @@ def stages():
 
 def fitted(run, found, name, rows, answers, threads=4):
     """A model of all rows, once as it is and once with a watch on its stages."""
-    clf = ErasableClassifier(threshold=0.1, engine=Torch(run.name, threads=threads), loss="squared")
+    clf = ErasableClassifier(threshold=0.1, engine=Torch(run.name, threads=threads), loss="squared", feature_map=None)
     run.sync()
     began = time.perf_counter()
     report = clf.learn(rows, answers)
@@ -105,7 +105,9 @@ def fitted(run, found, name, rows, answers, threads=4):
     found[name] |= {"fit_and_weights_s": time.perf_counter() - began, "core_rows": clf.n_core_}
     found[name]["digest"] = clf.state_digest()
     with stages() as watched:
-        ErasableClassifier(threshold=0.1, engine=Torch(run.name, threads=threads), loss="squared").learn(rows, answers)
+        ErasableClassifier(
+            threshold=0.1, engine=Torch(run.name, threads=threads), loss="squared", feature_map=None
+        ).learn(rows, answers)
     found[name]["stages_s"] = watched.seconds
     return clf
 
@@ -123,7 +125,9 @@ def whole_fit(run):
     for name, engine in (("here", None), ("there", Torch(run.name, threads=4)), ("resident", Torch(run.name))):
         given = there[:some] if name == "resident" else rows[:some]
         began = time.perf_counter()
-        clf = ErasableClassifier(threshold=0.1, engine=engine, loss="squared").fit(given, answers[:some])
+        clf = ErasableClassifier(threshold=0.1, engine=engine, loss="squared", feature_map=None).fit(
+            given, answers[:some]
+        )
         found[f"fit_of_{some}_{name}_s"] = time.perf_counter() - began
         found.setdefault("digests", {})[name] = clf.state_digest()
     found["same_digest"] = len(set(found.pop("digests").values())) == 1
@@ -167,7 +171,7 @@ def in_turns(run):
     digests = set()
 
     def fit(rows, engine):
-        clf = ErasableClassifier(threshold=0.1, engine=engine, loss="squared").fit(rows, y)
+        clf = ErasableClassifier(threshold=0.1, engine=engine, loss="squared", feature_map=None).fit(rows, y)
         digests.add(clf.state_digest())
 
     def product():

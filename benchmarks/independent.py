@@ -19,6 +19,7 @@ from erasable.core.grid import scale_rows
 from erasable.operations.rendering import BLUE, GREY, RED, pyplot, save
 
 ALPHA = 0.1
+AS_THEY_ARE = {"feature_map": None, "loss": "logistic"}  # rows as they are: both selections see the same
 KEYS = (0, 1, 2)
 LEVERAGE = "leverage (Algorithm 1)"
 INTRODUCTION = f"""## Independent selection
@@ -79,7 +80,7 @@ def judged(y, P, classes):
 
 def fitted(share, key, X, y, scaling, options):
     """A model that stores about this share of the rows: its rate is corrected once."""
-    options = {"selection": "independent", "loss": "logistic", "alpha": ALPHA, "scaling": scaling, **options}
+    options = {"selection": "independent", "alpha": ALPHA, "scaling": scaling, **AS_THEY_ARE, **options}
     rate = share
     for _ in range(3):
         model = ErasableClassifier(rate=min(rate, 0.999), random_state=key, **options).fit(X, y)
@@ -95,7 +96,7 @@ def accuracy(folder):
         for train, test in data.splits(3):
             X, y, classes = data.X[train], data.y[train], np.unique(data.y)
             for key in KEYS:
-                first = ErasableClassifier(loss="logistic", alpha=ALPHA, scaling=data.scaling, random_state=key)
+                first = ErasableClassifier(alpha=ALPHA, scaling=data.scaling, random_state=key, **AS_THEY_ARE)
                 first.fit(X, y)
                 share = first.n_core_ / len(y)
                 models = {LEVERAGE: first}
@@ -214,7 +215,7 @@ def measured(folder):
             return 0.5
         return roc_auc_score(data.y[test], model.predict_proba(data.X[test])[:, 1])
 
-    first = ErasableClassifier(selection="leverage", threshold=THRESHOLD, loss="logistic", alpha=ALPHA).fit(X, y)
+    first = ErasableClassifier(selection="leverage", threshold=THRESHOLD, alpha=ALPHA, **AS_THEY_ARE).fit(X, y)
     public = {"moments": moments(X, first), "balance": 0.5, "class_shares": shares(y)}
     models = {"leverage": first, "independent": fitted(first.n_core_ / len(y), 0, X, y, data.scaling, public)}
     found = {}

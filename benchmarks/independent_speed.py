@@ -68,7 +68,9 @@ def learners(X, y):
     """The ways to learn these rows, by name."""
 
     def fit(**options):
-        return lambda: ErasableClassifier(selection="independent", rate=RATE, **options).fit(X, y).coef_
+        return lambda: (
+            ErasableClassifier(selection="independent", rate=RATE, feature_map=None, **options).fit(X, y).coef_
+        )
 
     moments = moments_of(X)
     return {

@@ -108,7 +108,9 @@ def kernel_accuracy(name, X, y, scale, config, splits):
         clf.forget(ids=np.random.default_rng(seed).permutation(clf.core_ids_)[: clf.n_core_ // 5])
         found["later"].append(clf.score(B, b))
         found["linear"].append(
-            ErasableClassifier(0.1, kappa=0.4, scaling=np.full(X.shape[1], scale), loss="squared").fit(A, a).score(B, b)
+            ErasableClassifier(0.1, kappa=0.4, scaling=np.full(X.shape[1], scale), loss="squared", feature_map=None)
+            .fit(A, a)
+            .score(B, b)
         )
         if len(A) < 5000:
             found["svc"].append(SVC(C=10.0, gamma=config["gamma"]).fit(A / scale, a).score(B / scale, b))

@@ -126,7 +126,7 @@ def on_made():
         trees = LGBMRegressor(verbose=-1, n_jobs=1).fit(X[train], y[train])
         found.setdefault("LightGBM, all rows", []).append((1.0, r2_score(y[test], trees.predict(X[test]))))
         for name, learner in MADE_LEARNERS.items():
-            reg = ErasableRegressor((-10, 40), selection="independent", rate=0.08, learner=learner)
+            reg = ErasableRegressor((-10, 40), selection="independent", rate=0.08, learner=learner, feature_map=None)
             reg.fit(X[train], y[train], ids=train)
             figures = reg.n_core_ / len(train), r2_score(y[test], reg.predict(X[test]))
             found.setdefault(f"ours, {name}, `rate=0.08`", []).append(figures)

@@ -131,7 +131,7 @@ def logistic(options):
     """Certified logistic weights after deletions, nothing kept."""
     lines, hidden = [], ""
     for name, X, y, threshold in cases(options.data):
-        clf = ErasableClassifier(loss="logistic", alpha=ALPHA, capacity=ALPHA, threshold=threshold).fit(X, y)
+        clf = ErasableClassifier(alpha=ALPHA, capacity=ALPHA, threshold=threshold, feature_map=None).fit(X, y)
         core = core_of(clf, X, y)
         with threadpool_limits(1):
             times, peaks = measured(clf, core, options.rounds, name)

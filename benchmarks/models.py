@@ -69,7 +69,7 @@ def judged(model, X, y, share):
 
 def ours(data, train, test, **parameters):
     """Figures of one of our models."""
-    clf = ErasableClassifier(**parameters).fit(data.X[train], data.y[train], ids=train)
+    clf = ErasableClassifier(**{"feature_map": None, **parameters}).fit(data.X[train], data.y[train], ids=train)
     return judged(clf, data.X[test], data.y[test], clf.n_core_ / len(train))
 
 

@@ -93,7 +93,7 @@ def best_spread(X, P, labels, ids, key):
     tried = [P + spread * noise for spread in SPREADS]
     y = labels[: len(X)]
     scores = [
-        ErasableClassifier(classes=[-1, 1], random_state=key, loss="squared")
+        ErasableClassifier(classes=[-1, 1], random_state=key, loss="squared", feature_map=None)
         .fit(np.vstack([X, Q]), labels, ids=ids)
         .score(X, y)
         for Q in tried
@@ -112,7 +112,9 @@ def poisoned(sets, kind, share):
     if make is against_ours:
         P = best_spread(X, P, labels, ids, key=0 if early else 1)
     rows = np.vstack([X, P])
-    model = ErasableClassifier(classes=[-1, 1], random_state=key, loss="squared").fit(rows, labels, ids=ids)
+    model = ErasableClassifier(classes=[-1, 1], random_state=key, loss="squared", feature_map=None).fit(
+        rows, labels, ids=ids
+    )
     kept = int((model.core_ids_ >= len(X)).sum())
     other = RidgeClassifier(RIDGE).fit(with_constant(rows)[:, :-1], labels)
     return (
@@ -127,7 +129,7 @@ def poisoned(sets, kind, share):
 def rows_of(name, folder=None):
     """Lines of the table for one set; the first is without poison."""
     X, y, Xt, yt = data(name, folder)
-    clean = ErasableClassifier(classes=[-1, 1], loss="squared").fit(X, y)
+    clean = ErasableClassifier(classes=[-1, 1], loss="squared", feature_map=None).fit(X, y)
     plain = RidgeClassifier(RIDGE).fit(with_constant(X)[:, :-1], y).score(with_constant(Xt)[:, :-1], yt)
     found = [
         [name, "nothing", "", "", f"{clean.n_core_ / len(X):.1%}", "", f"{clean.score(Xt, yt):.3f}", f"{plain:.3f}"]
@@ -157,7 +159,7 @@ def filled(name, folder=None):
     d, rng = X.shape[1] + 1, np.random.default_rng(3)
     sent = 10 * len(X)
     P = rng.standard_normal((sent, X.shape[1]))
-    model = ErasableClassifier(classes=[-1, 1], loss="squared").fit(
+    model = ErasableClassifier(classes=[-1, 1], loss="squared", feature_map=None).fit(
         P, rng.choice([-1, 1], sent), ids=np.arange(len(X), len(X) + sent)
     )
     full = model.n_core_
@@ -166,7 +168,7 @@ def filled(name, folder=None):
     most = full
     for _ in range(200):  # N log(1 + threshold) <= d log(1 + N / (d capacity)): the determinant grows by each row kept
         most = d * np.log1p(most / (d * RIDGE)) / np.log1p(THRESHOLD)
-    first = ErasableClassifier(classes=[-1, 1], loss="squared").fit(X, y, ids=np.arange(len(X)))
+    first = ErasableClassifier(classes=[-1, 1], loss="squared", feature_map=None).fit(X, y, ids=np.arange(len(X)))
     own = set(first.core_ids_.tolist())
     first.partial_fit(P, rng.choice([-1, 1], sent), ids=np.arange(len(X), len(X) + sent))
     lost = len(own - set(first.core_ids_.tolist()))

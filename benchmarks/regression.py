@@ -49,7 +49,7 @@ def figures(y, predicted):
 def measured(X, y, ends, scale, threshold, seed):
     """One division of the rows: stored share, and the figures of ours, ridge on all, ridge on random rows, the mean."""
     X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.3, random_state=seed)
-    reg = ErasableRegressor(ends, threshold=threshold, scaling=scale).fit(X_train, y_train)
+    reg = ErasableRegressor(ends, threshold=threshold, scaling=scale, feature_map=None).fit(X_train, y_train)
     reg.forget(ids=reg.core_ids_[:1])
     verify(reg)
     drawn = np.random.default_rng(seed).permutation(len(X_train))[: reg.n_core_]

@@ -80,7 +80,7 @@ def site(folder, core=CORE):
     X = drawn(0, core)
     y = X[:, :5].sum(1) > 0
     people = [f"person-{i:06d}" for i in range(core)]
-    clf = ErasableClassifier(1.0, threshold=np.inf, sample_rate=1.0, random_state=1, loss="squared")
+    clf = ErasableClassifier(1.0, threshold=np.inf, sample_rate=1.0, random_state=1, loss="squared", feature_map=None)
     clf.fit(X, y, ids=[f"row-{i:06d}" for i in range(core)], subjects=people).save(folder / "m.erasable")
     token = make_token(folder / "service" / "tokens.json", "bench", SCOPES)
     (folder / "serve.toml").write_text(

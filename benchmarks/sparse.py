@@ -43,7 +43,7 @@ def selected(X, tau):
 
 
 def fitted(X, y, tau):
-    clf = ErasableClassifier(threshold=tau, capacity=1.0, loss="squared").fit(X, y)
+    clf = ErasableClassifier(threshold=tau, capacity=1.0, loss="squared", feature_map=None).fit(X, y)
     clf.coef_  # noqa: B018
     return clf
 

@@ -44,16 +44,17 @@ def fit(options):
     ):
         X, y = make()
         target = np.where(y, 1.0, -1.0)
-        report = learn(ErasableClassifier(**config, loss="squared"), X, y)
+        report = learn(ErasableClassifier(**config, loss="squared", feature_map=None), X, y)
 
         def ours(X=X, y=y, config=config, **more):
-            return lambda: ErasableClassifier(**config, **more, loss="squared").fit(X, y).coef_
+            return lambda: ErasableClassifier(**config, **more, loss="squared", feature_map=None).fit(X, y).coef_
 
         intercept = config.get("fit_intercept", True)
         contestants = {
             "hashed": ours(),
             "given": ours(order="given"),
             "local": ours(engine="local"),
+            "default": lambda X=X, y=y: ErasableClassifier().fit(X, y).coef_,
             "ridge": lambda X=X, y=y, i=intercept: RidgeClassifier(solver="cholesky", fit_intercept=i).fit(X, y),
             "BLAS": lambda X=X, t=target: cho_solve(cho_factor(X.T @ X + np.eye(X.shape[1])), X.T @ t),
         }
@@ -103,6 +104,7 @@ FITTED = {
     "hashed": "`fit`",
     "given": '`fit`, `order="given"`',
     "local": '`fit`, `engine="local"`',
+    "default": "`ErasableClassifier().fit`: the log map and the logistic head",
     "ridge": '`RidgeClassifier(solver="cholesky")`',
     "BLAS": BLAS,
 }
@@ -115,7 +117,9 @@ def loop(options):
     rows = []
     for name, n in (("first 20,000 rows (most are selected)", 20_000), ("first 100,000 rows", 100_000)):
         part, labels = X[:n], y[:n]
-        clf = ErasableClassifier(CORRELATED["capacity"], threshold=tau, fit_intercept=False, loss="squared")
+        clf = ErasableClassifier(
+            CORRELATED["capacity"], threshold=tau, fit_intercept=False, loss="squared", feature_map=None
+        )
         contestants = {
             "erasable": lambda p=part, t=labels, c=clf: c.fit(p, t).coef_,
             "loop": lambda p=part, t=labels: literal_loop(p, t, tau, 1.0),
@@ -133,7 +137,9 @@ def loop(options):
 def forget(options):
     """Forgetting one core row against one rank-1 update; non-core ids; weights when next read."""
     X, y = correlated(n=60_000)
-    clf = ErasableClassifier(**CORRELATED, horizon=249_215, fit_intercept=False, loss="squared").fit(X, y)
+    clf = ErasableClassifier(**CORRELATED, horizon=249_215, fit_intercept=False, loss="squared", feature_map=None).fit(
+        X, y
+    )
     d, core = 600, clf.core_ids_.tolist()
     rng = np.random.default_rng(0)
     rng.shuffle(core)
@@ -212,7 +218,7 @@ def memory(options):
         ("correlated, 20,000 x 2,000", lambda: correlated(20_000, 2_000), {"kappa": 0.4, "capacity": 1.0}),
     ):
         X, y = make()
-        clf = ErasableClassifier(**config, loss="squared")
+        clf = ErasableClassifier(**config, loss="squared", feature_map=None)
         peak = 1e6 * peak_of(lambda clf=clf, X=X, y=y: clf.fit(X, y))
         d = X.shape[1] + clf.fit_intercept
         core = clf.n_core_ * d * 2
@@ -249,13 +255,15 @@ def growth(options):
     sizes = [50_000, 100_000, 200_000, 400_000, 700_000, 1_000_000]
     X, y = margin(n=sizes[-1])
     contestants = {
-        n: lambda X=X[:n], y=y[:n]: ErasableClassifier(**MARGIN, horizon=200_000, loss="squared").fit(X, y)
+        n: lambda X=X[:n], y=y[:n]: ErasableClassifier(**MARGIN, horizon=200_000, loss="squared", feature_map=None).fit(
+            X, y
+        )
         for n in sizes
     }
     times = take_turns(contestants, options.rounds, "growth with n")
     medians = [float(np.median(times[n])) for n in sizes]
     slope = np.polyfit(np.log(sizes), np.log(medians), 1)[0]
-    report = learn(ErasableClassifier(**MARGIN, horizon=200_000, loss="squared"), X, y)
+    report = learn(ErasableClassifier(**MARGIN, horizon=200_000, loss="squared", feature_map=None), X, y)
     text = "## Growth\n\nMargin rows, d = 100, threshold fixed (horizon 200,000).\n\n"
     text += table(["n", *(f"{n:,}" for n in sizes)], [["fit, s", *(f"{m:.3f}" for m in medians)]])
     fallback = f"{report.decisions.enclosed} by enclosure, {report.decisions.exact} in rational arithmetic"
@@ -265,7 +273,9 @@ def growth(options):
     del X, y
     widths = [50, 100, 200, 400, 800]
     data = {d: correlated(n=20_000, d=d) for d in widths}
-    contestants = {d: lambda d=d: ErasableClassifier(**CORRELATED, loss="squared").fit(*data[d]) for d in widths}
+    contestants = {
+        d: lambda d=d: ErasableClassifier(**CORRELATED, loss="squared", feature_map=None).fit(*data[d]) for d in widths
+    }
     times = take_turns(contestants, options.rounds, "growth with d")
     medians = [float(np.median(times[d])) for d in widths]
     slope = np.polyfit(np.log(widths), np.log(medians), 1)[0]

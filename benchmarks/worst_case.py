@@ -71,7 +71,7 @@ def most_harmful(model, X, y, Xt, yt, wanted):
 
 def deletions(X, y, Xt, yt, order):
     """Accuracy as core rows go, and milliseconds for one request with new weights."""
-    model = ErasableClassifier(classes=[-1, 1], loss="squared").fit(X, y)
+    model = ErasableClassifier(classes=[-1, 1], loss="squared", feature_map=None).fit(X, y)
     rng, core = np.random.default_rng(1), model.n_core_
     step, found, times = max(1, core // 100), [], []
     lined_up = {
@@ -146,7 +146,7 @@ def adaptive(X, y, configuration):
     """
 
     def fresh():
-        return ErasableClassifier(order="given", classes=[-1, 1], **configuration, loss="squared")
+        return ErasableClassifier(order="given", classes=[-1, 1], **configuration, loss="squared", feature_map=None)
 
     first, rest = np.split(np.random.default_rng(4).permutation(len(X)), [len(X) // 2])
     model = fresh().fit(X[first], y[first], ids=first)
@@ -204,7 +204,7 @@ def groups_table(folder):
     rows = []
     for name in ("digits", "margin", *(("retail600_kmeans2", "diabetes130") if folder else ())):
         X, y, column, group = groups(name, folder)
-        model = ErasableClassifier(loss="squared").fit(X, y)
+        model = ErasableClassifier(loss="squared", feature_map=None).fit(X, y)
         overall = model.n_core_ / X.shape[0]
         for kept in kept_by_group(model.core_ids_.tolist(), range(X.shape[0]), group.tolist()):
             share = kept.share

@@ -1,4 +1,4 @@
-"""scikit-learn's own checks; what is expected to fail has its reason."""
+"""scikit-learn's own checks, with no expected failures."""
 
 from sklearn.linear_model import RidgeClassifier
 from sklearn.tree import DecisionTreeClassifier
@@ -13,17 +13,8 @@ from erasable import (
 )
 from erasable.classes import LinearBall
 from erasable.coresets import LeverageThreshold, RandomSubsample
-from erasable.features import FeatureMap, RandomFourierFeatures
+from erasable.features import RandomFourierFeatures
 from erasable.research.baselines import RetrainedRidge
-
-WEIGHTS = "spreads of columns are those of the core rows, whatever these weigh, and copies of a row are more of them"
-
-
-def expected(estimator):
-    """Checks of a weight against copies of a row, which the regulariser by spread does not meet."""
-    by_spread = isinstance(estimator, ErasableClassifier) and not isinstance(estimator.feature_map, FeatureMap | None)
-    names = ("check_sample_weight_equivalence_on_dense_data", "check_sample_weight_equivalence_on_sparse_data")
-    return dict.fromkeys(names, WEIGHTS) if by_spread and estimator.loss != "squared" else {}
 
 
 @parametrize_with_checks(
@@ -43,8 +34,7 @@ def expected(estimator):
         CoreSetUnlearner(RandomSubsample(1.0), RidgeClassifier()),
         CoreSetUnlearner(RandomSubsample(0.9), DecisionTreeClassifier()),
         CoreSetUnlearner(LeverageThreshold(1e-6), RetrainedRidge()),
-    ],
-    expected_failed_checks=expected,
+    ]
 )
 def test_scikit_learn_check(estimator, check):
     check(estimator)
