@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import chain, pairwise
+from itertools import chain, islice, pairwise
 from operator import is_
 from typing import Any, NamedTuple, TypeVar
 
@@ -434,6 +434,10 @@ class CoreRows:
     def rows(self) -> Matrix:
         """A copy of all rows in learning order, in the layout that they are held in."""
         return self._whole(self._in_order())
+
+    def first_rows(self, n: int) -> Matrix:
+        """A copy of the first n rows in learning order; unlike ``rows`` it leaves nothing in memory."""
+        return self._whole(list(islice(_from(self.first), n)))
 
     def ids(self) -> list[Key]:
         """Ids in learning order."""

@@ -615,6 +615,7 @@ def warn_of_absent_classes(configuration: Configuration, offered: Mapping[Any, i
 _FAR, _STEPS = 2.0**16, 4.0  # mean square by variance of a column; steps of the grid
 _FEWEST_NAMES = 5  # of columns, that a warning lists
 _WIDE = 100  # columns
+_EXAMINED = 2_000  # core rows that say how far columns vary
 
 
 def warn_of_columns(model: Model, X: Any, names: Sequence[str] | None, *, stacklevel: int) -> None:
@@ -637,7 +638,7 @@ def warn_of_columns(model: Model, X: Any, names: Sequence[str] | None, *, stackl
     readable = isinstance(X, np.ndarray) or sp.issparse(X)  # rows on a device are not copied for a warning
     if not (isinstance(log, LogFeatures) and log.constant and len(model.core) and readable):
         return
-    rows = model.configuration.selection.on_grid(model.core.rows())
+    rows = model.configuration.selection.on_grid(model.core.first_rows(_EXAMINED))
     far, small = _lost_columns(rows, log, X)
     advice = (
         (far, "lie so far from zero, compared with how much they vary, that", "centres=, public numbers to subtract"),
