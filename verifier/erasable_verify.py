@@ -173,17 +173,22 @@ def compact(value: Any, *, sort: bool) -> str:
 
 
 def parsed(text: str, what: str) -> dict[str, Any]:
-    """The JSON object that a text holds. Its numbers must be integers."""
+    """The JSON object that a text holds. Its numbers must be integers below 2**53."""
     need(sum(map(text.count, ",[{")) <= MOST_MARKS, "layout", f"{what} has more than {MOST_MARKS} members")
 
     def refuse(number: str) -> NoReturn:
         raise ValueError
 
+    def small(number: str) -> int:
+        if abs(int(number)) >= 2**53:
+            raise ValueError
+        return int(number)
+
     try:
-        value = json.loads(text, parse_float=refuse, parse_constant=refuse)
+        value = json.loads(text, parse_int=small, parse_float=refuse, parse_constant=refuse)
     except (ValueError, RecursionError):
         value = None
-    need(isinstance(value, dict), "layout", f"{what} is no JSON object, or has a number that is no integer")
+    need(isinstance(value, dict), "layout", f"{what} is no JSON object, or has a number that is no integer below 2^53")
     return value  # type: ignore[no-any-return]
 
 
@@ -367,8 +372,9 @@ def fits_log(described: dict[str, Any], meta: Meta) -> bool:
                 return False
             if not all(least < hexadecimal(v) < math.inf for v in numbers):
                 return False
-    columns = before * (2 if log["missing"] == "indicator" else 1) + (hexadecimal(log["constant"]) > 0)
-    return bool(columns == meta["n_features"])
+    constant = hexadecimal(log["constant"]) > 0
+    columns = before * (2 if log["missing"] == "indicator" else 1) + constant
+    return bool(columns == meta["n_features"]) and not (constant and meta["intercept"])
 
 
 def columns_of(meta: Meta) -> int:

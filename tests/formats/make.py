@@ -562,6 +562,39 @@ def independent_spread() -> ErasableClassifier:
     return model.fit(wide_rows(), rows()[:, 0] > 0, ids=[f"r{i}" for i in range(len(rows()))])
 
 
+def log_spread() -> ErasableClassifier:
+    """Defaults for arrays: the log map with all its parameters, names of columns, a row that was forgotten."""
+    model = ErasableClassifier(
+        centres=[0.0, -1.5, 2000.0],
+        scaling=[1.0, 0.1, 3.0],
+        missing="indicator",
+        feature_names=["age", "größe", "year"],
+        threshold=0.15,
+    )
+    X = rows() * [1.0, 0.25, 30.0] + [0.0, 0.0, 2000.0]
+    X[::7, 1] = np.nan
+    model.fit(X, labels(rows()), ids=[f"row {i}" for i in range(len(X))], subjects=[f"s{i % 6}" for i in range(len(X))])
+    model.forget(ids=[model.core_ids_[2]])
+    return model
+
+
+def log_regression() -> ErasableRegressor:
+    """The same for numbers, each row selected by itself, and without a constant."""
+    model = ErasableRegressor((-16.0, 16.0), selection="independent", rate=0.5, fit_intercept=False)
+    return model.fit(rows() * [1.0, 100.0, 1e6], rows()[:, 0] * 3.0, ids=list(range(len(rows()))))
+
+
+def log_trees() -> ErasableClassifier:
+    """Trees on raw columns, missing cells among them, selected by leverage behind the log map."""
+    trees = ExtraTreesClassifier(n_estimators=3, max_depth=4, random_state=1)
+    model = ErasableClassifier(threshold=0.15, learner=trees, feature_names=["age", "größe", "a"])
+    X = rows()
+    X[::7, 1] = np.nan
+    model.fit(X, labels(rows()), ids=[f"r{i}" for i in range(len(X))])
+    model.forget(ids=[model.core_ids_[2]])
+    return model
+
+
 def learner_leverage() -> ErasableClassifier:
     """A learner that sees rows as they are selected, by leverage."""
     model = ErasableClassifier(1.0, threshold=0.15, learner=LogisticRegression(C=0.5), feature_map=None)
@@ -629,6 +662,9 @@ MODELS = {
     "independent-kernel-v2": independent_kernel,
     "spread-leverage-v2": spread,
     "spread-independent-v2": independent_spread,
+    "log-leverage-v2": log_spread,
+    "log-independent-v2": log_regression,
+    "log-trees-v2": log_trees,
     "learner-leverage-v2": learner_leverage,
     "learner-independent-v2": learner_independent,
     "trees-leverage-v2": trees_leverage,

@@ -77,6 +77,9 @@ KEPT = {
     "independent-kernel-v2": "3403dc2471340d02deef4eb65068ae5f378945fa2640a912cade7bdc0be39900",
     "spread-leverage-v2": "48dbc10a072ec32864d5856858e7c30444eb7e9c357cd8d238394668f7fcc1e9",
     "spread-independent-v2": "6c079e2bb74162bb092a316c9a8c4f91a80615f9a0ac8c59582d00106407909c",
+    "log-leverage-v2": "6048725dcdb75573c167dc791acc7279a041cf2231e77c0e8e4be302b9ab5692",
+    "log-independent-v2": "23d06e66750be87c9bbe07d3b22048e42cbcededfbd2983a48041b85243d6e1f",
+    "log-trees-v2": "49e9451d905607f6c72ae38b6d2f33ed34960b5d6af090495256d7a86bcf5828",
     "learner-leverage-v2": "a0c16d8a8172ab6da8423eeef979c48b944afef8dff6d0b00caaed0773e14c4a",
     "learner-independent-v2": "b61e937d985712740e5a66ed0d7064d734ae0eead6d8490622c380fecf146520",
     "trees-leverage-v2": "9cf3ea3183681f5637295f1d84e8d767ed5d6b4596986198c105356811aa3701",
@@ -280,6 +283,12 @@ def test_there_is_a_file_of_every_selection_and_head_and_of_every_setting_of_ver
         "random_forest",
     }
     assert any("shards" in file.meta for file in files)
+    maps = [json.loads(text)["map"] for text in values(files, "feature_map") - {None}]
+    assert {of["map"] for of in maps} == {"log", "schema"}
+    logs = [of for of in maps if of["map"] == "log"]
+    assert {of["missing"] for of in logs} == {None, "indicator", "zero"}
+    assert {of["constant"] for of in logs} == {(0.0).hex(), (3.0).hex()}
+    assert {of["centres"] is None for of in logs} == {of["scales"] is None for of in logs} == {True, False}
 
 
 HOSTILE = {

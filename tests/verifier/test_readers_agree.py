@@ -62,7 +62,7 @@ def near(value):
         return [*changed, {**value, "more": 1}, *({k: v for k, v in value.items() if k != name} for name in value)]
     if value.lstrip("-").isdigit():
         return [str(int(value) - 1), str(int(value) + 1), f"{value}.0", f" {value}"]
-    if "0x" in value:
+    if "0x" in value and "{" not in value:
         number = float.fromhex(value)
         return [
             math.nextafter(number, math.inf).hex(),
@@ -80,7 +80,13 @@ def kind_of(meta):
         return "shards", meta["version"]
     moments = meta.get("moments")
     names = (meta.get(name) for name in ("format", "selection", "head", "loss", "kernel"))
-    return *names, type(moments), moments == "matrix", bool(meta.get("class_shares"))
+    return *names, type(moments), moments == "matrix", bool(meta.get("class_shares")), log_map(meta) is not None
+
+
+def log_map(meta):
+    """The description of the log map, where rows went through it."""
+    described = json.loads(meta.get("feature_map") or "{}").get("map", {})
+    return described if described.get("map") == "log" else None
 
 
 def chosen():
@@ -108,6 +114,11 @@ def alterations(meta):
     for name in ("unknown", "threshold", "shards", "kernel", "loss"):
         if name not in meta:
             yield name, {**meta, name: None}
+    log = log_map(meta)
+    for _, other in () if log is None else alterations(log):
+        columns = other.get("n_features", log["n_features"])
+        text = json.dumps({"map": other, "n_features": columns}, sort_keys=True, separators=(",", ":"))
+        yield "feature_map", {**meta, "feature_map": text}
 
 
 def read(path, like):

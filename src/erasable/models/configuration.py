@@ -707,7 +707,8 @@ def stored_map(configuration: Configuration) -> FeatureMap | None:
     schema = described_schema(configuration.feature_map)
     log = described_log(configuration.feature_map)
     if log is not None:
-        if log.n_features_out != configuration.selection.n_features:
+        columns, constant = configuration.selection.n_features, bool(log.constant)
+        if log.n_features_out != columns or (constant and configuration.grid.intercept):
             raise StateFormatError("not a state: its feature map is damaged.")
         return log
     if schema is None:
