@@ -12,6 +12,8 @@ import scipy.sparse as sp
 
 from erasable import ErasableClassifier, ErasableRegressor
 from erasable.errors import WeakModelWarning
+from erasable.models.row_source import Rows
+from erasable.operations.learn import learn_table
 
 RNG = np.random.default_rng(8)
 Z = RNG.standard_normal((300, 4))
@@ -87,3 +89,49 @@ def test_fewer_rows_than_columns_are_reported_before_anybody_finds_out():
     assert "alpha=" in text
     assert "threshold=" in text
     assert said(log(), wide[:, :50], Y[:120]) == []
+
+
+def blocks_of(X, form):
+    """The rows in blocks, as from a file."""
+    return [Rows(form(X[i : i + 70]), Y[i : i + 70], range(i, min(i + 70, len(X)))) for i in range(0, len(X), 70)]
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
+@pytest.mark.parametrize("X", [FAR, SMALL, np.c_[Z, np.full(300, 7.0)], np.c_[Z, np.arange(300) == 7]])
+def test_rows_in_blocks_are_warned_of_like_rows_in_memory(X, form):
+    X = np.where(np.arange(300)[:, None] % 11 == 5, np.nan, X)
+    options = {"missing": "indicator", "threshold": 0.1}
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        log(**options).learn_blocks(blocks_of(X, form))
+    assert [str(each.message) for each in found] == said(log(**options), form(X))
+    assert all(each.filename == __file__ for each in found)
+
+
+def test_columns_of_rows_added_later_and_behind_other_maps_are_not_looked_at():
+    for model in (log().fit(Z, Y, ids=range(1000, 1300)), ErasableClassifier(feature_map=None)):
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            model.learn_blocks(blocks_of(SMALL, np.asarray))
+        assert not found
+
+
+def test_a_table_reports_lost_columns(tmp_path):
+    pd.DataFrame(FAR, columns=["a", "stamp", "year", "d"]).assign(label=Y).to_csv(tmp_path / "t.csv", index=False)
+    learnt = learn_table(tmp_path / "m.erasable", tmp_path / "t.csv", score=False)
+    assert any(text.startswith("columns 'stamp', 'year' (2 of 4)") for text in learnt.warnings)
+
+
+@pytest.mark.parametrize("selection", ["leverage", "independent"])
+def test_constants_of_less_than_a_step_are_no_error(selection):
+    huge = np.where(Z > 0, 1e300, -1e300)
+    assert said(log(grid_bits=6, selection=selection), huge[:40], Y[:40]) == []
+    for rows in (1.7e308 * np.sign(Z), sp.csr_array(1.7e308 * np.sign(Z))):
+        assert said(log(selection=selection), rows) == []
+
+
+def test_a_handful_of_core_rows_shows_no_spread():
+    rows = Z[:40] + np.array([5.0, 3.0, 1.5, 0.3])
+    model = ErasableClassifier(selection="independent", rate=0.05, loss="squared", random_state=5)
+    assert said(model, rows, Y[:40]) == []
+    assert 0 < model.n_core_ < 4

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 import warnings
 
 import numpy as np
@@ -45,6 +46,33 @@ def test_what_is_said_of_classes(offered, stored, says):
     else:
         with pytest.warns(WeakModelWarning, match=says):
             warn_of_thin_classes(offered, stored, "store more", stacklevel=1)
+
+
+@pytest.mark.parametrize(
+    ("offered", "stored", "says"),
+    [
+        ({"a": 900, "b": 301}, {"a": 90, "b": 29}, "fewer than 30 rows of 1 of them, 3 for each of 10 columns"),
+        ({"a": 900, "b": 301}, {"a": 29, "b": 29}, "fewer than 30 rows of 2 of them.* less than a tenth of their"),
+        ({"a": 900, "b": 290}, {"a": 90, "b": 29}, None),  # a tenth of them is stored
+        ({"a": 900, "b": 900}, {"a": 30, "b": 30}, None),
+    ],
+)
+def test_rare_classes_are_held_to_the_number_of_columns(offered, stored, says):
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        warn_of_thin_classes(offered, stored, "store more", 10, stacklevel=1)
+    assert len(found) == bool(says)
+    assert says is None or re.search(says, str(found[0].message))
+
+
+def test_a_rare_class_of_many_columns_is_reported_unless_rows_are_drawn():
+    rng = np.random.default_rng(3)
+    rows = rng.standard_normal((8000, 10))
+    rare = rows[:, 0] + 0.3 * rows[:, 1] > 1.5
+    (warning,) = told(lambda: ErasableClassifier(loss="squared").fit(rows, rare))
+    assert re.search("fewer than 30 rows of 1 of them", str(warning.message))
+    assert not told(lambda: ErasableClassifier(loss="squared", selection="independent").fit(rows, rare))
+    assert not told(lambda: ErasableClassifier(loss="squared").fit(rows, rows[:, 0] > 0))
 
 
 @pytest.mark.parametrize(

@@ -229,3 +229,39 @@ def test_people_are_shown_what_the_cells_had_and_not_the_digits_of_the_grid(scal
         for shown, value in zip(row.shown.values(), row.values.values(), strict=True):
             assert float(shown) == pytest.approx(value, abs=0.01)
     assert "shown" not in found.rows[0].as_json()
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
+@pytest.mark.parametrize("options", [{}, {"centres": [0.0, -7.5, 1e4], "scaling": [3.0, 0.1, 1e5]}, {"grid_bits": 6}])
+def test_rows_behind_the_log_map_come_back_as_bounds(form, options):
+    X = rows() * [1.0, 1e4, 1e-3]
+    X[:6] *= 1e300
+    X[6:12, 0] = [0.0, -0.0, 1.0, -1.0, 2.0**-30, 1e-300]
+    X[12::5, 1] = np.nan
+    model = ErasableClassifier(threshold=0.0, missing="indicator", feature_names=["a", "b", "c"], **options)
+    found = model.fit(form(X), np.arange(N) % 2).rows_of(ids=range(N))
+    assert "the log map" in found.values_are
+    for row in found.rows:
+        for name, x in zip("abc", X[row.id].tolist(), strict=True):
+            cell = row.cells.get(name)
+            if cell is None:
+                assert abs(x) < 0.1 * 1e300  # zero on the grid, next to such cells
+            elif np.isnan(x):
+                assert cell.missing is not False
+            else:
+                low, high = cell.facts["low"], cell.facts["high"]
+                assert cell.missing is not True
+                assert low is None or low <= x
+                assert high is None or x <= high
+    json.dumps(found.as_json())
+
+
+def test_cells_behind_the_log_map_are_shown_in_their_own_units():
+    X = np.array([[13.83, 94.0, 1265.0], [0.25, -80.0, 500.0]] * 20)
+    model = ErasableClassifier(threshold=0.0).fit(X, [0, 1] * 20)
+    texts = [cell.text for cell in model.rows_of(ids=[0]).rows[0].cells.values()]
+    assert texts == ["13.828 ± 0.006", "93.98 ± 0.06", "1264 ± 2"]
+    without = ErasableClassifier(threshold=0.0, fit_intercept=False).fit(X, [0, 1] * 20).rows_of(ids=[0])
+    assert without.rows[0].cells is None  # only the direction of the mapped row is known
+    assert "only the direction" in without.values_are
+    assert "feature map" in without.values_are

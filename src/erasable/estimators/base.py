@@ -46,8 +46,11 @@ from erasable.models.reports import (
     Guarantee,
     LabelRuns,
     LearnReport,
+    OfferedColumns,
     OfferedLabels,
+    OfferedRows,
     OfferedTargets,
+    ranges_in,
     warn_of_columns,
     warn_of_emptied_classes,
 )
@@ -266,7 +269,7 @@ class ErasableEstimator(BaseEstimator):
             self._offered().add(y).warn(model, new=True, stacklevel=3)  # the caller of fit
         if fresh and isinstance(model.selection, GridSelection):
             names = model.feature_names or attributes.get("feature_names_in_")
-            warn_of_columns(model, X, names, stacklevel=3)  # the caller of fit
+            warn_of_columns(model, X.shape, ranges_in(X), names, stacklevel=3)  # the caller of fit
         if self.__sklearn_is_fitted__() and model is not self._model:
             self._model.erase()
         if fresh:
@@ -324,7 +327,9 @@ class ErasableEstimator(BaseEstimator):
         learning._model.check_whole()
         learning._check_unchanged(learning._model, None)
         attributes = {name: value for name, value in vars(learning).items() if name in INPUT_ATTRIBUTES}
-        offered, checking = self._offered(), clone(learning)  # which validates as this one does, and holds no rows
+        columns = OfferedColumns(learning._model) if isinstance(learning._model.selection, GridSelection) else None
+        offered = OfferedRows(self._offered(), columns if fresh else None, new=fresh)
+        checking = clone(learning)  # which validates as this one does, and holds no rows
         install(checking, attributes)
         engine = getattr(self, "engine", None) if engine is None else engine
         with nullcontext() if engine is None else opened_engine(engine) as where:
@@ -340,7 +345,8 @@ class ErasableEstimator(BaseEstimator):
                 offered=offered,
                 check=checking.check_block,
             )
-        offered.warn(learning._model, new=fresh, stacklevel=2)
+        names = learning._model.feature_names or attributes.get("feature_names_in_")
+        offered.warn(learning._model, names, stacklevel=2)
         if fresh:
             install(self, attributes, _model=learning._model)
         return report

@@ -25,6 +25,7 @@ _SUMMED = 2**22  # numbers added up together
 _MANY = 8 * _SUMMED  # numbers: larger arrays are checked by several threads
 
 
+@np.errstate(over="ignore", invalid="ignore")  # sums of huge numbers, by which scikit-learn looks for infinity
 def check_rows(
     estimator: Any,
     X: MatrixLike,

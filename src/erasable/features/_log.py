@@ -22,6 +22,7 @@ from erasable.validation import choice, finite_number, number_not_negative, posi
 
 DEFAULT_CONSTANT = 3.0
 INDICATOR, ZERO = "indicator", "zero"
+_ROUNDING = 2.0**-48  # more than a few operations in float64 lose
 _TEMPORARIES = 8  # arrays of the size of a block while it is mapped
 
 
@@ -35,6 +36,14 @@ def piecewise_log(x: Float64s) -> Float64s:
     mantissa *= 2.0
     mantissa += np.copysign(exponent - 1.0, x)
     return np.where(np.abs(x) < 1.0, x, mantissa)
+
+
+def inverse_log(t: Float64s) -> Float64s:
+    """The number whose :func:`piecewise_log` is ``t``, rounded; infinite beyond float64."""
+    size = np.abs(t)
+    power = np.clip(np.floor(size) - 1.0, 0.0, 2.0**12)  # float64 ends long before
+    with np.errstate(over="ignore"):
+        return np.copysign(np.ldexp(size - power, power.astype(np.int32)), t)
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,6 +146,22 @@ class LogFeatures(FeatureMap):
                 "a cell overflows float64 when it is centred and divided by its scale (scaling=): use larger scales."
             )
         return piecewise_log(values)
+
+    def undo(self, low: Float64s, high: Float64s) -> tuple[Float64s, Float64s]:
+        """Bounds of the cells of a row whose mapped cells, one for each column, lie between these numbers.
+
+        *Law*: cells that are mapped to numbers within the bounds lie within the bounds returned. Infinite where there
+        is no bound.
+        """
+        scales = 1.0 if self.scales is None else np.asarray(self.scales)
+        centres = 0.0 if self.centres is None else np.asarray(self.centres)
+        ends = []
+        for end, outwards in ((low, -_ROUNDING), (high, _ROUNDING)):
+            with np.errstate(over="ignore"):
+                cell = inverse_log(end + outwards * np.abs(end)) * scales
+                cell = cell + centres
+                ends.append(cell + outwards * (np.abs(cell) + np.abs(centres)))
+        return ends[0], ends[1]
 
     def names_out(self, names: Sequence[str]) -> list[str]:
         """The names of mapped columns, for columns with these names."""

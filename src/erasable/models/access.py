@@ -23,11 +23,13 @@ from erasable.core.layout import read_rows
 from erasable.core.names import Key, Label, Owners, each_owner, owners_of
 from erasable.core.target_grid import off_grid
 from erasable.errors import InputError
+from erasable.features import INDICATOR, LogFeatures
 from erasable.models.configuration import described_log, schema_in, spelling_in
 from erasable.models.inputs import ONE, Names, as_keys, as_requested, same_kind, spelt_keys
 from erasable.models.selections.leverage import read_grid
 from erasable.models.state import State
 from erasable.schemas import DecodedCell, Schema, decode_raw, decode_row
+from erasable.schemas.decode import with_margin
 
 _EXACT = "each value is that of the row"
 _CELLS = (
@@ -38,7 +40,14 @@ _AS_READ = (
     "each value is that of the row as the schema read it: numbers, codes of categories, parts of dates; of texts the "
     "places that words were hashed into"
 )
+_LOG_CELLS = (
+    "each cell is shown as far as the stored row determines it, within bounds: the row went through the log map, was "
+    "divided by a number and rounded; the values are the numbers that this made of it"
+)
 _DIRECTION = "only the direction of a row is stored, all its values divided by one number that is not stored"
+
+
+_HALF_STEP = 0.5 + 2.0**-20  # by which numbers on the grid were rounded, and float64 before
 
 
 @dataclass(frozen=True, repr=False)
@@ -52,7 +61,7 @@ class StoredRow:
     # By the names of the features where the model has them, otherwise by their numbers from 0; of rows that are stored
     # sparse, those that are not zero.
     values: dict[str, float]
-    # For a model with a schema, what these values say of each column of the raw table.
+    # For a model with a schema or the log map, what these values say of each column of the raw table.
     cells: dict[str, DecodedCell] | None = None
     # The values for people: of all numbers that round to the stored one, that with the fewest digits. So a cell that
     # held 0.3 is shown as 0.3.
@@ -119,7 +128,7 @@ def stored_rows(
         raise InputError("name whose rows, or which, with subjects= or ids=.")
     of_ids, of_rows, labels = names
     owners = set(each_owner(of_rows))
-    schema, spelling = schema_in(meta.get("feature_map")), spelling_in(meta)
+    spelling = spelling_in(meta)
     asked = set() if ids is None else set(spelt_keys(as_keys(ids, "ids"), spelling.get("id", ())))
     people = set() if subjects is None else set(spelt_keys(as_requested(subjects, owners), spelling.get("subject", ())))
     same_kind(list(asked), type(of_ids[0]) if of_ids else None, "ids")
@@ -133,7 +142,7 @@ def stored_rows(
             1.0 if weights is None else float(weights[i]) / ONE,
             len(set(owners_of(of_rows[i])) - people),
             named_values(meta, rows[[k]]),
-            None if schema is None else _cells(meta, schema, rows[[k]]),
+            _cells(meta, rows[[k]]),
             _shown_values(meta, rows[[k]]),
             _label_text(meta, labels[i]),
         )
@@ -143,9 +152,25 @@ def stored_rows(
     return StoredRows(len(asked) + len(people), absent, found, _what_values_are(meta), bool(owners))
 
 
-def _cells(meta: Mapping[str, Any], schema: Schema, row: Matrix) -> dict[str, DecodedCell]:
-    """What one stored row says of the cells of the raw table."""
-    return decode_raw(schema, row) if "raw_columns" in meta else decode_cells(schema, read_grid(dict(meta)), row)
+def _cells(meta: Mapping[str, Any], row: Matrix) -> dict[str, DecodedCell] | None:
+    """What one stored row says of the cells of the raw table; None where its values are all that can be shown."""
+    schema = schema_in(meta.get("feature_map"))
+    if schema is not None:
+        return decode_raw(schema, row) if "raw_columns" in meta else decode_cells(schema, read_grid(dict(meta)), row)
+    if not _undoes_log(meta):
+        return None
+    log = described_log(meta["feature_map"])
+    assert log is not None
+    return decode_log(log, meta.get("feature_names"), read_grid(dict(meta)), row)
+
+
+def _undoes_log(meta: Mapping[str, Any]) -> bool:
+    """Whether stored rows went through the log map, and how long they were before they were divided is known."""
+    text = meta.get("feature_map")
+    log = None if text is None else described_log(text)
+    if log is None or "raw_columns" in meta:
+        return False
+    return bool(log.constant) or not read_grid(dict(meta)).normalises
 
 
 def _label_value(meta: Mapping[str, Any], label: Any) -> Any:
@@ -259,6 +284,67 @@ def decode_cells(schema: Schema, grid: Grid, row: Matrix) -> dict[str, DecodedCe
     return decode_row(schema, low, high, (0.0, math.inf) if grid.normalises else _divisors(stored, grid))
 
 
+def decode_log(log: LogFeatures, names: Sequence[str] | None, grid: Grid, row: Matrix) -> dict[str, DecodedCell]:
+    """What one stored row says of the cells that went through the log map.
+
+    Of a row that is stored sparse, the columns of zeros are left out, unless they have a centre.
+
+    Parameters
+    ----------
+    log : LogFeatures
+    names : sequence of str, optional
+        The names of the columns; their numbers from 0 without.
+    grid : Grid
+    row : array or CSR of shape (1, columns)
+
+    Notes
+    -----
+    *Law*: what is decoded contains the original cell. The number that the row was divided by follows from the constant
+    of the map, which is known.
+    """
+    d, sparse = log.n_features, sp.issparse(row)
+    stored = np.asarray(row.toarray()[0] if sparse else row[0], dtype=np.float64)[: grid.n_features]
+    scales = np.asarray(grid.scaling if isinstance(grid.scaling, tuple) else 1.0)
+    low, high = (stored - _HALF_STEP) * scales, (stored + _HALF_STEP) * scales
+    least, most = (0.0, math.inf) if grid.normalises else _divisors(stored, grid)
+    if log.constant:
+        least = max(least, log.constant / high[-1])
+        most = min(most, log.constant / low[-1]) if low[-1] > 0 else most
+    lows, highs = log.undo(_times(low[:d], least, most), _times(high[:d], most, least))
+    maybe, surely = np.zeros(d, dtype=bool), np.zeros(d, dtype=bool)
+    if log.missing == INDICATOR:
+        surely = stored[d : 2 * d] > 0
+        maybe = surely | (high[d : 2 * d] * most >= 1.0)
+    elif log.missing is not None:
+        maybe = (low[:d] <= 0) & (high[:d] >= 0)
+    shown = (stored[:d] != 0) | surely | (not sparse or bool(any(log.centres or ())))
+    return {
+        str(j) if names is None else names[j]: _decoded_number(lows[j], highs[j], bool(maybe[j]), bool(surely[j]))
+        for j in np.flatnonzero(shown).tolist()
+    }
+
+
+def _times(ends: Float64s, below: float, above: float) -> Float64s:
+    """Numbers times the factor that moves them outwards: one for those from zero on, and one for those below."""
+    with np.errstate(invalid="ignore"):
+        return np.where(ends == 0.0, 0.0, np.where(ends > 0.0, below * ends, above * ends))
+
+
+def _decoded_number(low: float, high: float, maybe_missing: bool, missing: bool) -> DecodedCell:
+    """A number between two bounds, or a missing cell."""
+    if missing:
+        return DecodedCell("missing", missing=True)
+    ends = [float(end) if math.isfinite(end) else None for end in (low, high)]
+    if None not in ends:
+        text = with_margin(float(low), float(high))
+    elif ends == [None, None]:
+        text = "any number"
+    else:
+        text = f"at or above {low:.3g}" if ends[1] is None else f"at or below {high:.3g}"
+    text = f"{text}; or missing" if maybe_missing else text
+    return DecodedCell(text, None if maybe_missing else False, {"low": ends[0], "high": ends[1]})
+
+
 def _divisors(stored: Float64s, grid: Grid) -> tuple[float, float]:
     """Between which numbers the length of a step lies; rows on the edge of the ball may have been shrunk a little."""
     scale, slack = (grid.scaling if isinstance(grid.scaling, float) else 1.0), 0.5 * math.sqrt(grid.n_features) + 1.0
@@ -323,5 +409,7 @@ def _what_values_are(meta: Mapping[str, Any]) -> str:
     times = "" if scaling in (None, "row") else " times the scale of its column"
     if schema_in(meta.get("feature_map")) is not None:
         return _CELLS
+    if _undoes_log(meta):
+        return _LOG_CELLS
     mapped = "; the values are those that a feature map has made of the row" if meta.get("feature_map") else ""
     return f"{_DIRECTION if by_row else _EXACT}, to within {0.5 / _steps(meta):.2g}{times}{mapped}"

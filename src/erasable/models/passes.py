@@ -45,7 +45,7 @@ from erasable.models.inputs import (
     spelt_names,
 )
 from erasable.models.model import Model
-from erasable.models.reports import LabelRuns, LearnReport, Round
+from erasable.models.reports import LabelRuns, LearnReport, OfferedRows, Round
 from erasable.models.row_source import RowBuffer, Rows, RowSource
 from erasable.models.selections import IndependentSelection
 from erasable.schemas import EncodedTable, EncodingReport
@@ -93,7 +93,7 @@ class PassResult:
     hashes: list[Hashes] = field(default_factory=list)  # of rows that came with ids
     kinds: dict[str, type] = field(default_factory=dict)  # the types of labels, ids and subjects
     numbered: bool | None = None  # whether rows came without ids
-    offered: Any = None  # counts of all labels or targets
+    offered: OfferedRows | None = None  # counts of all labels or targets, ranges of columns
     encoding: EncodingReport | None = None  # how a schema encoded the cells
 
     def merge(self, other: PassResult) -> None:
@@ -158,7 +158,7 @@ class Pass:
     start: int | None = None  # the number of the first row without an id; the first pass finds it
     preview_bytes: float | None = None  # the budget for rows that a caller sees before they are learnt
     allow_no_subject: bool = False
-    offered: Any = None
+    offered: OfferedRows | None = None
     check: Check | None = None  # checks a block where it is read, and returns its rows and labels
     hashing: Hashing | None = None  # hashes ids on a device, as keyed_hash does
     checked: bool = False  # whether names and weights were checked for all rows together
@@ -269,7 +269,7 @@ class Pass:
         if model.order_key is not None:
             model.prepared(X)  # refuses rows that no model of this kind learns
         if result.offered is not None:
-            result.offered.add(y)
+            result.offered.add(X, y)
         if isinstance(X, EncodedTable):
             result.note_encoding(X.report)
         return keys, owners
@@ -350,7 +350,7 @@ def learn_rows(
     reading: Watch = None,
     ahead: Ahead | None = None,
     engine: Engine | None = None,
-    offered: Any = None,
+    offered: OfferedRows | None = None,
     check: Check | None = None,
 ) -> LearnReport:
     """Learn the rows of all blocks as one call: in the order of their hashes, or in the given order.
@@ -375,8 +375,8 @@ def learn_rows(
         the budget at most. In the given order at doublings of their number, from 128 on. In the order of the hashes
         once, at the end: with the last eighth, and the model without its core rows among them, which is bit for bit
         the model before them.
-    offered : OfferedLabels or OfferedTargets, optional
-        Counts the labels or targets of all rows.
+    offered : OfferedRows, optional
+        Counts the labels or targets of all rows, and finds the ranges of their columns.
     check : callable, optional
         Checks a block where it is read, and returns its rows and labels; it has to be such as can be sent.
     """
@@ -542,7 +542,7 @@ class _Run:
         if initial:
             self.n_rows, self.weightless, self.preview = total.rows, total.weightless, total.preview
             self.scan = replace(self.scan, start=scan.first_number if total.numbered else None)
-            if scan.offered is not None:
+            if scan.offered is not None and total.offered is not None:
                 scan.offered.join(total.offered)
             if total.encoding is not None:
                 source.note_encoding(total.encoding)

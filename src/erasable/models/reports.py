@@ -10,7 +10,7 @@ import math
 import warnings
 import weakref
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, InitVar, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -473,6 +473,9 @@ class VerifyReport:
 
 _FEW = 100  # rows offered: with fewer, nothing is said
 _TOO_FEW = 10  # core rows of a class
+# Core rows of a class for each column: of 20,000 rows with 15 columns, 3% of them of one class, 2 for each column lost
+# .03 of the AUC.
+_PER_COLUMN = 3
 _CLOSE = 2**16  # integers no further apart are counted one by one
 _FEW_STEPS = 32  # of the grid of targets, between the lowest and the highest
 ONE_CLASS = "all labels are the same, and so will all predictions be: check the column of labels."
@@ -534,7 +537,7 @@ class OfferedLabels:
         if new and len(self.counts) == 1:
             warnings.warn(ONE_CLASS, WeakModelWarning, stacklevel=stacklevel + 1)
         stored = model.core.class_counts
-        warn_of_thin_classes(self.counts, stored, remedy_of(model), stacklevel=stacklevel + 1)
+        warn_of_thin_classes(self.counts, stored, remedy_of(model), _columns_to_fit(model), stacklevel=stacklevel + 1)
         if new:
             warn_of_absent_classes(model.configuration, self.counts, stacklevel=stacklevel + 1)
 
@@ -575,12 +578,14 @@ class OfferedTargets:
 
 
 def warn_of_thin_classes(
-    offered: Mapping[Any, int], stored: Mapping[Any, int], remedy: str, *, stacklevel: int
+    offered: Mapping[Any, int], stored: Mapping[Any, int], remedy: str, columns: int = 0, *, stacklevel: int
 ) -> None:
-    """Warn of classes without core rows, and of classes with fewer than ten although ten or more were offered.
+    """Warn of classes without core rows, with fewer than ten, or with few for so many columns.
 
-    ``offered`` and ``stored`` count the rows of each class in the table and in the core set; with fewer than a hundred
-    rows offered there is no warning. ``stacklevel`` is that of ``warnings.warn``, counted from the caller.
+    ``offered`` and ``stored`` count the rows of each class in the table and in the core set. A class is not warned of
+    if fewer than ten of its rows were offered or, for its columns, if a tenth of them or more is stored. With fewer
+    than a hundred rows offered there is no warning. ``stacklevel`` is that of ``warnings.warn``, counted from the
+    caller.
     """
     if sum(offered.values()) < _FEW:
         return
@@ -591,12 +596,33 @@ def warn_of_thin_classes(
         said.append(f"no row of {missed} of them, so the model never predicts {'it' if missed == 1 else 'these'}")
     if thin:
         said.append(f"fewer than ten rows of {thin} of them")
+    loose = sum(_is_loose(n, stored.get(c, 0), columns) for c, n in offered.items())
+    if loose:
+        said.append(
+            f"fewer than {_PER_COLUMN * columns} rows of {loose} of them, {_PER_COLUMN} for each of {columns} columns, "
+            f"and less than a tenth of {'its' if loose == 1 else 'their'} rows"
+        )
     if said:
         warnings.warn(
             f"the rows learnt are of {len(offered)} classes, and the core set holds {' and '.join(said)}: {remedy}.",
             WeakModelWarning,
             stacklevel=stacklevel + 1,
         )
+
+
+def _is_loose(offered: int, stored: int, columns: int) -> bool:
+    """Whether a rare class of a larger table has too few core rows to be told from the others by so many columns."""
+    return _TOO_FEW <= stored < _PER_COLUMN * columns and offered > _TOO_FEW * stored
+
+
+def _columns_to_fit(model: Model) -> int:
+    """The columns of numbers by which a linear model tells classes apart; 0 where rows per column say little.
+
+    Independent selection keeps the share of rows that the caller asked for, and columns of a schema are mostly zero.
+    """
+    plain = model.feature_map is None or isinstance(model.feature_map, LogFeatures)
+    counted = plain and hasattr(model.selection, "grid") and not model.selection.independent
+    return (model.n_features or 0) if counted else 0
 
 
 def warn_of_absent_classes(configuration: Configuration, offered: Mapping[Any, int], *, stacklevel: int) -> None:
@@ -618,15 +644,117 @@ _WIDE = 100  # columns
 _EXAMINED = 2_000  # core rows that say how far columns vary
 
 
-def warn_of_columns(model: Model, X: Any, names: Sequence[str] | None, *, stacklevel: int) -> None:
+class OfferedColumns:
+    """How many rows were offered and, behind the log map, the smallest and the largest cell of each column."""
+
+    def __init__(self, model: Model) -> None:
+        self.ranges = isinstance(model.feature_map, LogFeatures)
+        self.rows, self.width = 0, 0
+        self.low: Any = np.nan
+        self.high: Any = np.nan
+
+    def add(self, X: Any) -> Self:
+        """Rows that follow."""
+        self.ranges = self.ranges and _on_this_machine(X)
+        self.rows, self.width = self.rows + X.shape[0], X.shape[1]
+        if self.ranges and X.shape[0]:
+            low, high = _smallest_and_largest(X)
+            self.low, self.high = np.fmin(self.low, low), np.fmax(self.high, high)
+        return self
+
+    def join(self, other: OfferedColumns) -> None:
+        """Add what was seen on a worker."""
+        self.ranges = self.ranges and other.ranges
+        self.rows, self.width = self.rows + other.rows, max(self.width, other.width)
+        self.low, self.high = np.fmin(self.low, other.low), np.fmax(self.high, other.high)
+
+    def range_of(self, j: int) -> tuple[float, float]:
+        """The smallest and the largest cell of a column; NaN where all are missing."""
+        return float(self.low[j]), float(self.high[j])
+
+    def warn(self, model: Model, names: Sequence[str] | None, *, stacklevel: int) -> None:
+        """Warn of columns whose differences a new model loses."""
+        ranges = self.range_of if self.ranges and self.rows else None
+        warn_of_columns(model, (self.rows, self.width), ranges, names, stacklevel=stacklevel + 1)
+
+
+class OfferedRows:
+    """The labels or targets of the rows offered and, for a new model of numbers, their columns."""
+
+    def __init__(self, answers: Any, columns: OfferedColumns | None, *, new: bool) -> None:
+        self.answers, self.columns, self.new = answers, columns, new
+
+    def add(self, X: Any, y: npt.NDArray[Any]) -> Self:
+        """Rows that follow, with their labels or targets."""
+        self.answers.add(y)
+        if self.columns is not None:
+            self.columns.add(X)
+        return self
+
+    def join(self, other: OfferedRows) -> None:
+        """Add what was counted on a worker."""
+        self.answers.join(other.answers)
+        if self.columns is not None and other.columns is not None:
+            self.columns.join(other.columns)
+
+    def warn(self, model: Model, names: Sequence[str] | None, *, stacklevel: int) -> None:
+        """Warn of a model that is weak for these rows."""
+        self.answers.warn(model, new=self.new, stacklevel=stacklevel + 1)
+        if self.columns is not None:
+            self.columns.warn(model, names, stacklevel=stacklevel + 1)
+
+
+def ranges_in(X: Any) -> Callable[[int], tuple[float, float]] | None:
+    """What gives the smallest and the largest cell of a column of rows in memory; None for rows on a device."""
+
+    def range_of(j: int) -> tuple[float, float]:
+        low, high = _smallest_and_largest(X[:, [j]])
+        return float(low[0]), float(high[0])
+
+    return range_of if _on_this_machine(X) and X.shape[0] else None
+
+
+def _on_this_machine(X: Any) -> bool:
+    """Whether rows are in this machine's memory: those on a device are not copied for a warning."""
+    return isinstance(X, np.ndarray) or bool(sp.issparse(X))
+
+
+def _smallest_and_largest(X: Any) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """The smallest and the largest cell of each column; missing cells do not count."""
+    if sp.issparse(X):
+        X = sp.csc_array(X)
+        return X.nanmin(axis=0).toarray().ravel(), X.nanmax(axis=0).toarray().ravel()
+    return np.fmin.reduce(X, axis=0), np.fmax.reduce(X, axis=0)
+
+
+def warn_of_columns(
+    model: Model,
+    shape: tuple[int, int],
+    range_of: Callable[[int], tuple[float, float]] | None,
+    names: Sequence[str] | None,
+    *,
+    stacklevel: int,
+) -> None:
     """Warn of columns whose differences are lost behind the log map, and of fewer rows than columns.
 
     Core rows are divided by their norms. The constant of the map undoes that: a stored number divided by the stored
     constant is the mapped cell divided by the constant. Columns of one value have no differences.
+
+    Parameters
+    ----------
+    model : Model
+    shape : (int, int)
+        How many rows and columns were offered.
+    range_of : callable, optional
+        The smallest and the largest cell offered of a column, whose number it takes.
+    names : sequence of str, optional
+        The names of the columns.
+    stacklevel : int
+        As for ``warnings.warn``, counted from the caller.
     """
     if model.feature_map is not None and not isinstance(model.feature_map, LogFeatures):
         return
-    n, d = X.shape
+    n, d = shape
     if n < d and d >= _WIDE:
         warnings.warn(
             f"{n} rows have {d} columns, so nearly all rows are stored and the model follows each of them: give fewer "
@@ -635,11 +763,10 @@ def warn_of_columns(model: Model, X: Any, names: Sequence[str] | None, *, stackl
             stacklevel=stacklevel + 1,
         )
     log = model.feature_map
-    readable = isinstance(X, np.ndarray) or sp.issparse(X)  # rows on a device are not copied for a warning
-    if not (isinstance(log, LogFeatures) and log.constant and len(model.core) and readable):
+    if not (isinstance(log, LogFeatures) and log.constant and len(model.core) and range_of is not None):
         return
     rows = model.configuration.selection.on_grid(model.core.first_rows(_EXAMINED))
-    far, small = _lost_columns(rows, log, X)
+    far, small = _lost_columns(rows, log, range_of)
     advice = (
         (far, "lie so far from zero, compared with how much they vary, that", "centres=, public numbers to subtract"),
         (small, "vary so little next to the others that", "scaling=, public positive numbers to divide them by"),
@@ -659,10 +786,15 @@ def warn_of_columns(model: Model, X: Any, names: Sequence[str] | None, *, stackl
             )
 
 
-def _lost_columns(rows: Matrix, log: LogFeatures, X: Any) -> tuple[Int64s, Int64s]:
+def _lost_columns(
+    rows: Matrix, log: LogFeatures, range_of: Callable[[int], tuple[float, float]]
+) -> tuple[Int64s, Int64s]:
     """Columns far from zero compared with their spread, and columns whose spread is below some steps of the grid."""
     rows = sp.csr_array(rows, dtype=np.float64)
     constant = rows[:, [-1]].toarray()[:, 0]
+    rows, constant = rows[constant > 0], constant[constant > 0]  # next to huge cells it is less than a step of the grid
+    if len(constant) < _TOO_FEW:  # so few have no spread to speak of
+        return np.flatnonzero([]), np.flatnonzero([])
     step = 1.0 / np.mean(constant)
     cells = sp.diags_array(1.0 / constant) @ rows[:, : log.n_features]
     mean, square = cells.mean(axis=0), (cells * cells).mean(axis=0)
@@ -672,15 +804,12 @@ def _lost_columns(rows: Matrix, log: LogFeatures, X: Any) -> tuple[Int64s, Int64
     doubted = np.flatnonzero(far | small)
     lost = np.zeros(log.n_features, dtype=bool)
     for j in doubted.tolist():
-        column = X[:, [j]]
-        column = column.toarray() if sp.issparse(column) else np.asarray(column)
-        column = column[~np.isnan(column)].astype(np.float64)
-        if len(column) and column.min() < column.max():
+        low, high = range_of(j)
+        if low < high:
             # One that is zero in the core rows only because few rows have it has large cells elsewhere.
             centre, scale = (0.0 if p is None else p[j] for p in (log.centres, log.scales))
-            with np.errstate(over="ignore"):
-                spread = (column.max() - column.min()) / (scale or 1.0)
-                largest = max(abs(column.max() - centre), abs(column.min() - centre)) / (scale or 1.0)
+            spread = (high - low) / (scale or 1.0)
+            largest = max(abs(high - centre), abs(low - centre)) / (scale or 1.0)
             lost[j] = far[j] or min(spread, largest) < 2.0 * _STEPS * step * log.constant
     return np.flatnonzero(lost & far), np.flatnonzero(lost & small)
 
