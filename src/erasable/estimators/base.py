@@ -50,6 +50,7 @@ from erasable.models.reports import (
     OfferedLabels,
     OfferedRows,
     OfferedTargets,
+    is_of_numbers,
     ranges_in,
     warn_of_columns,
     warn_of_emptied_classes,
@@ -327,8 +328,9 @@ class ErasableEstimator(BaseEstimator):
         learning._model.check_whole()
         learning._check_unchanged(learning._model, None)
         attributes = {name: value for name, value in vars(learning).items() if name in INPUT_ATTRIBUTES}
-        columns = OfferedColumns(learning._model) if isinstance(learning._model.selection, GridSelection) else None
-        offered = OfferedRows(self._offered(), columns if fresh else None, new=fresh)
+        numbers = fresh and isinstance(learning._model.selection, GridSelection) and is_of_numbers(learning._model)
+        columns = OfferedColumns(learning._model) if numbers else None
+        offered = OfferedRows(self._offered(), columns, new=fresh)
         checking = clone(learning)  # which validates as this one does, and holds no rows
         install(checking, attributes)
         engine = getattr(self, "engine", None) if engine is None else engine

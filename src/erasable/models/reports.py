@@ -620,8 +620,7 @@ def _columns_to_fit(model: Model) -> int:
 
     Independent selection keeps the share of rows that the caller asked for, and columns of a schema are mostly zero.
     """
-    plain = model.feature_map is None or isinstance(model.feature_map, LogFeatures)
-    counted = plain and hasattr(model.selection, "grid") and not model.selection.independent
+    counted = is_of_numbers(model) and hasattr(model.selection, "grid") and not model.selection.independent
     return (model.n_features or 0) if counted else 0
 
 
@@ -642,6 +641,11 @@ _FAR, _STEPS = 2.0**16, 4.0  # mean square by variance of a column; steps of the
 _FEWEST_NAMES = 5  # of columns, that a warning lists
 _WIDE = 100  # columns
 _EXAMINED = 2_000  # core rows that say how far columns vary
+
+
+def is_of_numbers(model: Model) -> bool:
+    """Whether a model learns columns of numbers as they are or behind the log map, and no texts or tables."""
+    return model.feature_map is None or isinstance(model.feature_map, LogFeatures)
 
 
 class OfferedColumns:
@@ -752,7 +756,7 @@ def warn_of_columns(
     stacklevel : int
         As for ``warnings.warn``, counted from the caller.
     """
-    if model.feature_map is not None and not isinstance(model.feature_map, LogFeatures):
+    if not is_of_numbers(model):
         return
     n, d = shape
     if n < d and d >= _WIDE:

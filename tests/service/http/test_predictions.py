@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 
 import numpy as np
 import pytest
@@ -10,7 +11,8 @@ import pytest
 from erasable import ErasableClassifier, ErasableRegressor, load
 from erasable.estimators import TableEncoder
 from erasable.schemas import Category, Number, Schema
-from tests.service.http.conftest import IDS, X, Y
+from erasable.service.requests import Case, Filing
+from tests.service.http.conftest import IDS, PEOPLE, X, Y
 from tests.waiting import until
 
 
@@ -159,3 +161,37 @@ def test_raw_tables_go_to_models_with_a_schema_and_numbers_come_from_regressions
     assert [one["name"] for one in answer["outputs"]] == ["predict"]
     np.testing.assert_array_equal(answer["outputs"][0]["data"], reg.predict(X[:3]))
     assert json.dumps(answer)
+
+
+def test_a_default_model_of_numbers_takes_missing_cells_and_answers_in_their_units(site, http, visitor):
+    folder = site.configuration.models[0]
+    before = http.get("/v2/models/named").json()["versions"]
+    holes = np.where(X > 1.5, np.nan, X) * [1.0, 1e3, 1e-3, 20.0]
+    clf = ErasableClassifier(missing="indicator", feature_names=["a", "b", "c", "d"])
+    clf.fit(holes, Y, ids=IDS, subjects=PEOPLE).save(folder / "named.erasable", overwrite=True)
+    until(lambda: http.get("/v2/models/named").json()["versions"] != before)
+    right = clf.predict([[1.0, np.nan, 3.0, 1e300]]).tolist()
+    cells = [1.0, None, 3.0, 1e300]
+    assert infer(http, "named", [{**tensor([[0.0] * 4]), "data": cells}]).json()["outputs"][0]["data"] == right
+    assert http.post("/models/named/invocations", json={"instances": [cells]}).json()["predictions"] == right
+    record = {"dataframe_records": [dict(zip("abcd", cells, strict=True))]}
+    assert http.post("/models/named/invocations", json=record).json()["predictions"] == right
+    text = {"content": "a,b,c,d\n1,,3,1e300\n", "headers": {"Content-Type": "text/csv"}}
+    assert http.post("/models/named/invocations", **text).json()["predictions"] == right
+    assert http.post("/models/named/invocations", json={"instances": [["x", 1, 2, 3]]}).status_code == 400
+    everything = site.as_("all")
+    lines = "a,b,c,d,label,id,who\n12.5,94000,-0.25,7,yes,new-1,new@example.org\n"
+    sent = {"content": lines, "headers": {"Content-Type": "text/csv"}}
+    learnt = everything.post("/v1/learn?model=named&label=label&id=id&subject=who", **sent)
+    assert learnt.status_code == 200, learnt.text
+    asked = str(uuid.uuid4())
+    who = (site.service.identity("email", "raw", "new@example.org"),)
+    site.service.accept_each([Filing(asked, "access", who, asked.encode(), (), "all", Case("units"))])
+    until(lambda: site.service.ledger.entry(asked).settled)
+    (row,) = everything.get(f"/v1/access/{asked}").json()["named"]["rows"]
+    shown = {name: cell["text"] for name, cell in row["cells"].items()}
+    assert shown == {"a": "12.502 ± 0.006", "b": "94000 ± 200", "c": "-0.2498 ± 0.0004", "d": "7.000 ± 0.003"}
+    visitor.enter(site.tokens["all"])
+    page = visitor.get(f"/requests/{asked}/stored").text
+    assert "the log map" in page
+    assert f"<dt>b</dt><dd>{shown['b']}</dd>" in page

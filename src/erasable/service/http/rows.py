@@ -66,15 +66,17 @@ def rows_of_numbers(model: Model, rows: Any) -> Any:
         if any(not isinstance(row, list) or len(row) != len(names) for row in rows):
             raise InputError(f"each row must have the {len(names)} columns of the model's schema, in its order.")
         return _encoded(model, {name: [row[j] for row in rows] for j, name in enumerate(names)})
+    missing = getattr(model.feature_map, "missing", None) is not None  # null, or an empty cell of CSV
+    types = {int, float, bool, type(None)} if missing else {int, float, bool}
     try:
-        if not {int, float, bool}.issuperset(map(type, itertools.chain.from_iterable(rows))):
+        if not types.issuperset(map(type, itertools.chain.from_iterable(rows))):
             raise InputError("rows must be lists of numbers: a text is none.")
         X = np.array(rows, dtype=np.float64)
     except (OverflowError, TypeError, ValueError) as error:
         raise InputError("rows must be lists of numbers, all of one length.") from error
     if X.ndim != 2 or (width is not None and X.shape[1] != width):
         raise InputError(f"rows must be of {width} numbers each.")
-    if not np.isfinite(X).all():
+    if np.isinf(X).any() or not (missing or np.isfinite(X).all()):
         raise InputError("rows must be of finite numbers.")
     return X
 
