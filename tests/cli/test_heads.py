@@ -144,7 +144,7 @@ def test_another_head_than_that_of_the_file_is_refused(capsys, folder):
     for options, name in (
         (["--loss", "squared"], "loss"),
         (["--alpha", "3"], "alpha"),
-        (["--head-scaling", "spread"], "head_scaling"),
+        (["--head-scaling", "flat"], "head_scaling"),
         (["--class-weight", "balanced"], "class_weight"),
         (["--sample-rate", "0.2"], "sample_rate"),
         (["--sample-rate", "0.3", "--threshold", "inf"], "threshold, kappa or horizon"),

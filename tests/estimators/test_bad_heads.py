@@ -148,7 +148,7 @@ def test_one_class_only(loss, class_weight, classes, tmp_path):
 @pytest.mark.parametrize("grid_bits", [6, 15, 20])
 def test_separable_rows_under_the_weakest_regulariser_there_is(loss, labels, grid_bits):
     finest = 4.0**-grid_bits
-    clf = classifier(capacity=finest, threshold=0.02, loss=loss, grid_bits=grid_bits).fit(X, labels)
+    clf = classifier(capacity=finest, threshold=0.02, loss=loss, grid_bits=grid_bits, feature_map=None).fit(X, labels)
     assert np.isfinite(clf.coef_).all()
     assert verify(clf).digest == clf.state_digest()
     assert clf.score(X, labels) > 0.75

@@ -78,7 +78,7 @@ def test_after_any_adaptive_sequence_the_state_is_that_of_its_own_rows(
     seed: int, configuration: dict[str, Any], steps: list[Any]
 ) -> None:
     X, y = rows_of(seed)
-    model = ErasableClassifier(order="given", classes=[-1, 1], **configuration)
+    model = ErasableClassifier(order="given", classes=[-1, 1], feature_map=None, **configuration)
     model.partial_fit(X[:20], y[:20], ids=range(20))
     learnt = 20
     for step in steps:
@@ -92,7 +92,9 @@ def test_after_any_adaptive_sequence_the_state_is_that_of_its_own_rows(
         if not model.n_core_:
             continue
         left = model.core_ids_
-        again = ErasableClassifier(order="given", classes=[-1, 1], **configuration).fit(X[left], y[left], ids=left)
+        again = ErasableClassifier(order="given", classes=[-1, 1], feature_map=None, **configuration).fit(
+            X[left], y[left], ids=left
+        )
         assert again.state_digest() == model.state_digest()
         verify(model)
 
@@ -101,8 +103,8 @@ def test_after_any_adaptive_sequence_the_state_is_that_of_its_own_rows(
 def test_so_it_is_with_the_order_of_hashes_and_for_regressions(policy: Policy) -> None:
     X, y = rows_of(1)
     for model in (
-        ErasableClassifier(threshold=0.1, capacity=0.1, classes=[-1, 1]),
-        ErasableRegressor(target_range=(-1, 1), threshold=0.1, capacity=0.1),
+        ErasableClassifier(threshold=0.1, capacity=0.1, classes=[-1, 1], feature_map=None),
+        ErasableRegressor(target_range=(-1, 1), threshold=0.1, capacity=0.1, feature_map=None),
     ):
         model.fit(X, y)
         for _ in range(8):
@@ -114,11 +116,11 @@ def test_so_it_is_with_the_order_of_hashes_and_for_regressions(policy: Policy) -
 
 def test_nothing_tells_an_adaptive_sequence_from_one_request_for_the_same_rows() -> None:
     X, y = rows_of(3)
-    step_by_step = ErasableClassifier(threshold=0.1, capacity=0.1, classes=[-1, 1]).fit(X, y)
+    step_by_step = ErasableClassifier(threshold=0.1, capacity=0.1, classes=[-1, 1], feature_map=None).fit(X, y)
     core = set(step_by_step.core_ids_.tolist())
     for policy in POLICIES * 2:
         step_by_step.forget(ids=policy(step_by_step, X, y))
-    at_once = ErasableClassifier(threshold=0.1, capacity=0.1, classes=[-1, 1]).fit(X, y)
+    at_once = ErasableClassifier(threshold=0.1, capacity=0.1, classes=[-1, 1], feature_map=None).fit(X, y)
     at_once.forget(ids=sorted(core - set(step_by_step.core_ids_.tolist())))
     assert at_once.state_digest() == step_by_step.state_digest()
 
@@ -182,7 +184,7 @@ def test_who_asks_because_of_what_the_model_said_tells_of_those_it_was_learnt_fr
     seen = {}
     for label in (-1, 1):
         X = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
-        model = ErasableClassifier(threshold=0.1, capacity=0.1, classes=[-1, 1], fit_intercept=False)
+        model = ErasableClassifier(threshold=0.1, capacity=0.1, classes=[-1, 1], fit_intercept=False, feature_map=None)
         model.fit(X, [label, -1, 1], ids=[0, 1, 2])
         said = int(model.predict(X[:1])[0])
         model.forget(ids=[1] if said > 0 else [2])  # one of the others leaves, for what was published

@@ -166,6 +166,7 @@ def test_with_linear_functions_it_selects_what_the_linear_classifier_selects(pro
         fit_intercept=setting.intercept,
         scaling=setting.scaling,
         grid_bits=setting.bits,
+        feature_map=None,
         **order_of(setting.order_key),
     )
     rows = Batch(batch.X, batch.y, list(range(len(batch))), None)

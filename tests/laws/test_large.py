@@ -31,14 +31,14 @@ def stream():
 
 @pytest.fixture(scope="module")
 def model(stream):
-    return ErasableClassifier(capacity=1.0, kappa=0.5).fit(*stream)
+    return ErasableClassifier(capacity=1.0, kappa=0.5, feature_map=None).fit(*stream)
 
 
 @pytest.mark.parametrize("key", [0, None])
 def test_the_core_is_that_of_the_literal_loop_in_integers(stream, key):
     """Half of the rows and of the columns: integers of a growing inverse cost the square of both."""
     X, y = stream[0][: N // 2, : D // 2], stream[1][: N // 2]
-    model = ErasableClassifier(capacity=1.0, kappa=0.5, **order_of(key)).fit(X, y)
+    model = ErasableClassifier(capacity=1.0, kappa=0.5, feature_map=None, **order_of(key)).fit(X, y)
     c = model._model.snapshot().configuration
     inverse, rows = GrowingInverse(c.grid.n_columns, c.units), to_grid(X, c.grid).tolist()
     expected = [i for i in in_turn(range(len(X)), key) if inverse.take_if_above(rows[i], c.selection.threshold)]
@@ -52,7 +52,7 @@ def test_block_sizes_and_threads(stream, model, sizes):
     block, chunk = sizes
     for threads in (1, 2):
         with threadpool_limits(threads):
-            clf = ErasableClassifier(capacity=1.0, kappa=0.5)
+            clf = ErasableClassifier(capacity=1.0, kappa=0.5, feature_map=None)
             clf._learn(Rows(X, y), fresh=True, block_rows=block, chunk_rows=chunk)
         assert clf.state_digest() == model.state_digest()
 
@@ -80,11 +80,11 @@ def test_grid_rows_select_as_raw_rows_do(stream, model):
 def test_streams_and_forgets_in_any_order(stream, order):
     X, y = stream
     rng = np.random.default_rng(1)
-    model = ErasableClassifier(capacity=1.0, kappa=0.5, order=order).fit(X, y)
+    model = ErasableClassifier(capacity=1.0, kappa=0.5, order=order, feature_map=None).fit(X, y)
     tau = model.threshold_
     # Rows in the order of their turns: of each model, these parts are what one call decides, one after the other.
     turns = np.array(in_turn(range(N), 0)) if order == "hashed" else np.arange(N)
-    streamed = ErasableClassifier(capacity=1.0, threshold=tau, order=order)
+    streamed = ErasableClassifier(capacity=1.0, threshold=tau, order=order, feature_map=None)
     for part in np.array_split(turns, [1, 7, 100, 101, 1500]):
         streamed.partial_fit(X[part], y[part], ids=part)
     assert streamed.state_digest() == model.state_digest()
@@ -94,7 +94,9 @@ def test_streams_and_forgets_in_any_order(stream, order):
         streamed.forget(ids=part)
     kept = streamed.core_ids_
     assert set(kept) == set(model.core_ids_) - set(gone.tolist())
-    survivors = ErasableClassifier(capacity=1.0, threshold=tau, order=order).fit(X[kept], y[kept], ids=kept)
+    survivors = ErasableClassifier(capacity=1.0, threshold=tau, order=order, feature_map=None).fit(
+        X[kept], y[kept], ids=kept
+    )
     assert survivors.core_ids_.tolist() == kept.tolist()
     assert survivors.state_digest() == streamed.state_digest() == verify(streamed).digest
 
@@ -105,6 +107,6 @@ def test_streams_and_forgets_in_any_order(stream, order):
 
 
 def test_continuous_data_needs_no_rationals(stream):
-    report = learn(ErasableClassifier(capacity=1.0, kappa=0.5), *stream)
+    report = learn(ErasableClassifier(capacity=1.0, kappa=0.5, feature_map=None), *stream)
     assert report.decisions.exact == 0
     assert report.decisions.screened > 500

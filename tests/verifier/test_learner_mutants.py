@@ -28,7 +28,7 @@ def small(kind):
     named = {"ids": range(N), "subjects": range(N), "sample_weight": [1.0 + i % 2 for i in range(N)]}
     match kind:
         case "leverage":
-            model = ErasableClassifier(threshold=0.05, learner="sklearn_logistic").fit(X, y, **named)
+            model = ErasableClassifier(threshold=0.05, learner="sklearn_logistic", feature_map=None).fit(X, y, **named)
         case "independent":
             options = {"selection": "independent", "rate": 0.8, "moments": [0.5, 0.25]}
             model = ErasableClassifier(learner="sklearn_logistic", **options).fit(X, y, **named)
