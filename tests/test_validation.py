@@ -180,8 +180,7 @@ PARAMETERS = {
         "given": {"function": np.sin, "name": "sine", "n_features_out": 2},
     },
     ErasableClassifier: {
-        "numbers": ["capacity"],
-        "optional numbers": ["threshold", "kappa"],
+        "optional numbers": ["capacity", "threshold", "kappa"],
         "integers": ["grid_bits"],
         "switches": ["fit_intercept"],
         "choices": ["selection"],

@@ -49,9 +49,7 @@ class Row:
 
 def plain(rows: list[Row]) -> ErasableClassifier:
     """These rows and no others, learnt in the calls that they came in."""
-    clf = ErasableClassifier(
-        threshold=THRESHOLD, feature_names=NAMES, sample_rate=RATE, class_weight="balanced", feature_map=None
-    )
+    clf = ErasableClassifier(threshold=THRESHOLD, feature_names=NAMES, sample_rate=RATE, class_weight="balanced")
     for _, together in itertools.groupby(rows, key=lambda row: row.call):
         part = list(together)
         X, labels = np.array([r.x for r in part]), [r.label for r in part]

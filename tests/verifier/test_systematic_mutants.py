@@ -141,7 +141,7 @@ def near(text, step):
     """The next float or integer, where a text is one."""
     if text.lstrip("-").isdigit():
         return str(int(text) + step)
-    if "0x" in text:
+    if text.lstrip("-").startswith("0x"):
         return math.nextafter(float.fromhex(text), step * math.inf).hex()
     return f"{text}x"
 

@@ -136,7 +136,7 @@ def check_exact(estimator: Forgetting, rows: Rows | Sequence[Any], gone: Collect
     >>> from erasable.audit.definitions import check_exact
     >>> rows = load_iris(return_X_y=True)
     >>> print(check_exact(ErasableClassifier(), rows, [5, 70, 14]))
-    Definition 2.3, exact, bitwise: holds (150 rows, 64 of them stored, 3 forgotten).
+    Definition 2.3, exact, bitwise: holds (150 rows, 84 of them stored, 3 forgotten).
     """
     return _compare("Definition 2.3, exact, bitwise", estimator, as_rows(rows), gone)
 

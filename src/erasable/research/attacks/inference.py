@@ -20,6 +20,7 @@ from erasable.classes import LinearBall
 from erasable.core.arrays import Float64s
 from erasable.core.grid import Grid, to_grid
 from erasable.core.names import keyed_hash
+from erasable.core.sums import capacity_of
 from erasable.models.selections import Leverage
 from erasable.research.attacks.reading import Contents
 
@@ -223,13 +224,22 @@ def row_from_weights(before: Float64s, model: Any, rows: Float64s, inversion: st
     after, step = after[: Z.shape[1]], step[: Z.shape[1]]
     of = (model.function_class or LinearBall()) if hasattr(model, "function_class") else model
     # A capacity counts for rows of norm one; those of Z have norm sqrt 2 where the constant is among them.
-    ridge = (1 + constant) * getattr(of, "capacity", _RIDGE)
+    ridge = (1 + constant) * _capacity_of(of)
     weight = np.ones(len(Z))
     if inversion == "logistic":
         share = 1.0 / (1.0 + np.exp(-np.clip(Z @ after, -700, 700)))
         weight = share * (1.0 - share)
     found: Float64s = ridge * step + Z.T @ (weight * (Z @ step))
     return found
+
+
+def _capacity_of(of: Any) -> float:
+    """The regulariser: as the caller gave it, the default that the model found for its rows, or that of baselines."""
+    given = getattr(of, "capacity", _RIDGE)
+    if given is not None:
+        return float(given)
+    c = of.model_.configuration
+    return capacity_of(c.units, 4**c.grid.bits)
 
 
 def _from_kernel_weights(before: Float64s, model: Any) -> Float64s:
