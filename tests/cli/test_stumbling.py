@@ -160,3 +160,15 @@ def test_whether_a_file_can_be_read_is_not_asked_beforehand(folder, monkeypatch)
     ):
         assert run(arguments) == 0, arguments
     assert run(["scan", ".", "--for", "data.csv", *ids]) == 1
+
+
+def test_lost_columns_are_reported_with_what_a_command_can_be_given(folder, capsys):
+    tiny = {"year": 2010.0 + rows(N)[:, 0] / 1e3, "tiny": rows(N)[:, 1] * 1e-9}
+    data = put(table(**tiny))
+    text = printed(capsys, ["learn", data, *LEARN])
+    warned = [line for line in (text.err + text.out).splitlines() if line.startswith("warning: columns")]
+    assert [line.partition(" lie ")[0].partition(" vary ")[0] for line in warned] == [
+        "warning: columns 'year' (1 of 5)",
+        "warning: columns 'tiny' (1 of 5)",
+    ]
+    assert all(line.endswith("differences: give a --schema, which `erasable schema` drafts.") for line in warned)

@@ -301,6 +301,8 @@ def message(error: BaseException) -> str:
 
 # A keyword as messages write it, ``id=``, but not one inside a call such as ``load(path, like=...)``.
 _KEYWORD = re.compile(r"(?<![\w.])([a-z]\w*)=(?=[\s,;:)]|\.(?!\.)|$)")
+# Arguments with a number for each column are no options: a schema holds them.
+_BY_COLUMN = re.compile(r"(?:centres|scaling)=, public [\w ]+, one for each column")
 #: Arguments whose option has another name.
 OPTIONS = {"ids": "id", "subjects": "subject", "targets": "target", "sample_weight": "weight"}
 OPTIONS |= {"fit_intercept": "intercept", "n_features": "features", "processes": "workers"}
@@ -309,6 +311,7 @@ OPTIONS |= {"fit_intercept": "intercept", "n_features": "features", "processes":
 def as_options(text: str) -> str:
     """Rewrite a message so that it names options instead of Python arguments."""
     text = text.replace("header=False", "--no-header").replace("header=True", "--header")
+    text = _BY_COLUMN.sub("a --schema, which `erasable schema` drafts", text)
     return _KEYWORD.sub(as_option, text)
 
 
