@@ -267,3 +267,20 @@ def test_what_is_a_tensor():
     assert is_tensor(torch.nn.Parameter(torch.ones(2)))
     assert not is_tensor(X)
     assert on_host(X) is X
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("options", [{}, {"missing": "indicator"}, {"selection": "independent"}])
+def test_default_models_take_tensors_and_missing_cells_like_arrays(device, options):
+    rows = np.where(np.arange(N)[:, None] % 5 == 0, np.nan, X) if "missing" in options else X
+    right = ErasableClassifier(**options).fit(rows, Y)
+    there = torch.as_tensor(rows).to(device)
+    for engine in (None, small(Torch(device=device))):
+        other = ErasableClassifier(engine=engine, **options).fit(there, Y)
+        assert other.state_digest() == right.state_digest()
+        assert other.predict(there).tolist() == right.predict(rows).tolist()
+    for cell in (np.nan, np.inf):
+        if not (np.isnan(cell) and options.get("missing")):
+            there[1, 0] = cell
+            with pytest.raises(InputError, match="NaN" if np.isnan(cell) else "infinity"):
+                ErasableClassifier(**options).fit(there, Y)

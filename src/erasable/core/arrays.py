@@ -194,6 +194,10 @@ class DeviceRows:
         """Whether one of them is NaN."""
         return any(block.isnan().any().item() for block in self._blocks())
 
+    def holds_infinity(self) -> bool:
+        """Whether one of them is infinite."""
+        return any(block.isinf().any().item() for block in self._blocks())
+
     def beyond(self, norm: float) -> DeviceRows:
         """The rows whose norm in float64 is above this; all that exceed it by more than 2**-28 of it are found."""
         torch = sys.modules["torch"]

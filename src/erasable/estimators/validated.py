@@ -72,7 +72,7 @@ def check_rows(
             X = checked_layout(X)
         if y is _NO_LABELS:
             X = validate_data(stand_in, X, **options)
-            X = _finite(_narrow(X), missing=missing) if device_rows is None else _fit_to_learn(device_rows)
+            X = _finite(_narrow(X), missing=missing) if device_rows is None else _fit_to_learn(device_rows, missing)
             return X, np.empty(0), {}
         y = on_host(y)
         if isinstance(y, _NO_COLUMN):
@@ -86,7 +86,7 @@ def check_rows(
             X, y = validate_data(stand_in, X, plain_labels(y), **options)
             if y.dtype != bool:  # booleans are always classes
                 check_classification_targets(y)
-        X = _finite(_narrow(X), missing=missing) if device_rows is None else _fit_to_learn(device_rows)
+        X = _finite(_narrow(X), missing=missing) if device_rows is None else _fit_to_learn(device_rows, missing)
         return X, y, {k: v for k, v in vars(stand_in).items() if k in INPUT_ATTRIBUTES}
     except (InputError, InputTypeError) as error:
         refusal = error
@@ -152,10 +152,11 @@ def _finite(X: MatrixLike, *, missing: bool) -> Any:
     return X
 
 
-def _fit_to_learn(X: DeviceRows) -> DeviceRows:
-    """The rows, if all numbers are finite; errors are worded like those of scikit-learn."""
-    if X.unfit():
-        raise ValueError(f"Input X contains {'NaN' if X.holds_nan() else 'infinity or a value too large'}.")
+def _fit_to_learn(X: DeviceRows, missing: bool) -> DeviceRows:
+    """The rows, if all numbers are finite or ``missing``; errors are worded like those of scikit-learn."""
+    if X.holds_infinity() if missing else X.unfit():
+        nan = X.holds_nan() and not missing
+        raise ValueError(f"Input X contains {'NaN' if nan else 'infinity or a value too large'}.")
     return X
 
 
