@@ -127,14 +127,15 @@ def test_what_is_stored_of_somebody(folder, capsys):
     assert [row["other_subjects"] for row in told["rows"]] == [len(named[key]) - 1 for key in theirs]
     assert all(list(row["values"]) == ["age", "weight", "height", "constant"] for row in told["rows"])
     assert (told["requested"], told["not_stored"], told["warnings"]) == (1, 0, [])
-    assert "only the direction" in told["values_are"]
+    assert all(list(row["cells"]) == ["age", "weight", "height"] for row in told["rows"])
+    assert "the log map" in told["values_are"]
     assert run(["inspect", MODEL, "--subject", "user 2", "--csv"]) == 0
     lines = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
     assert [line["id"] for line in lines] == theirs
-    assert [float(line["values.weight"]) for line in lines] == [row["values"]["weight"] for row in told["rows"]]
+    assert [line["cells.weight"] for line in lines] == [row["cells"]["weight"]["text"] for row in told["rows"]]
     assert {line["weight"] for line in lines} == {"1.0"}
     text = printed(capsys, ["inspect", MODEL, "--subject", "user 2", "--id", "nothing"]).out
-    assert "only the direction" in text
+    assert "the log map" in text
     assert "Of 1 of the 2 names nothing is stored" in text
     for key in theirs:
         assert f"id: {key}\n" in text

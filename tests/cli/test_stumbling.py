@@ -110,9 +110,11 @@ def test_a_model_that_stores_most_rows_gives_a_hint(folder, capsys, options, n, 
 
 def test_one_feature_of_which_the_sign_alone_is_learnt_gives_a_hint(folder, capsys):
     data = wide(40, 1)
-    said = printed(capsys, ["learn", data, "-o", MODEL]).err
-    assert said.startswith("hint: there is one feature, and each row is divided by its own norm")
+    said = printed(capsys, ["learn", data, "--no-intercept", "-o", MODEL]).err
+    assert "hint: there is one feature, and each row is divided by its own norm" in said
     assert "--scaling" in said
+    os.unlink(MODEL)
+    assert "hint: there is one feature" not in printed(capsys, ["learn", data, "-o", MODEL]).err
     os.unlink(MODEL)
     assert run(["learn", data, "--scaling", "100", "-o", MODEL]) == 0
     assert capsys.readouterr().err == ""
@@ -172,3 +174,19 @@ def test_lost_columns_are_reported_with_what_a_command_can_be_given(folder, caps
         "warning: columns 'tiny' (1 of 5)",
     ]
     assert all(line.endswith("differences: give a --schema, which `erasable schema` drafts.") for line in warned)
+
+
+def test_inspect_shows_the_log_map_and_cells_in_the_units_of_the_table(folder, capsys):
+    learnt(threshold="0.01")
+    assert "log map         constant 3\n" in printed(capsys, ["inspect", MODEL]).out
+    text = printed(capsys, ["inspect", MODEL, "--id", "row 4"]).out
+    assert "the log map" in text
+    for name, value in zip(("age", "weight", "height"), rows(N)[4].tolist(), strict=True):
+        (shown,) = (line.split(": ")[1].split(" ± ") for line in text.splitlines() if line.startswith(f"  {name}: "))
+        assert abs(float(shown[0]) - value) <= float(shown[1]) + 1e-9
+    X = rows(N)
+    ErasableClassifier(missing="indicator", centres=[1.0, 0, 0], threshold=0.05).fit(X, X[:, 0] > 0).save("named")
+    wanted = "log map         constant 3, centres of columns, missing cells as indicator\n"
+    assert wanted in printed(capsys, ["inspect", "named"]).out
+    ErasableClassifier(feature_map=None).fit(X, X[:, 0] > 0).save("plain")
+    assert "log map" not in printed(capsys, ["inspect", "plain"]).out

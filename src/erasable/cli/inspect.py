@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -41,10 +42,10 @@ def inspect(
 
     The checksum is tested, so a damaged file is found; `verify` checks that the state is what its rows give.
 
-    With `--subject` or `--id`, print what is stored about a person: id, label, weight and values of each row, as far as
-    the grid allows, and how many other subjects it has. With a schema, values are those of the raw table as far as the
-    stored row determines them: "39.0 ± 0.2", a bin, a category, the places that words were hashed into. If nothing is
-    stored, the exit code is 0, too.
+    With `--subject` or `--id`, print what is stored about a person: id, label, weight and values of each row, and how
+    many other subjects it has. Values are those of the table as far as the stored row determines them: "39.0 ± 0.2"
+    and, with a schema, a bin, a category, the places that words were hashed into. If nothing is stored, the exit code
+    is 0, too.
 
     For example:
 
@@ -94,6 +95,7 @@ def _show(found: Inspection, share: str) -> None:
         ("state digest", found.digest),
         ("old bytes", found.old_bytes),
         *((name.replace("_", " "), _text(_readable(name, known[name]))) for name in _SHOWN if name in known),
+        *_log_map(known),
         *([("order", _order(known["order_key"], known.get("sample_key")))] if "order_key" in known else []),
     ]
     width = max(len(name) for name, _ in lines)
@@ -169,6 +171,17 @@ def _cell(value: object) -> str:
     if isinstance(value, tuple):  # the targets of a regression
         return ", ".join(map(repr, value))
     return "" if value is None else str(value)
+
+
+def _log_map(known: dict[str, Any]) -> list[tuple[str, str]]:
+    """A line about the log map, if rows went through it; ``--json`` has its numbers for each column."""
+    described = json.loads(known.get("feature_map") or "{}").get("map", {})
+    if described.get("map") != "log":
+        return []
+    parts = [f"constant {float.fromhex(described['constant']):g}"]
+    parts += [f"{name} of columns" for name in ("centres", "scales") if described[name] is not None]
+    parts += [f"missing cells as {described['missing']}"] if described["missing"] else []
+    return [("log map", ", ".join(parts))]
 
 
 def _has_schema(known: dict[str, Any]) -> bool:

@@ -343,8 +343,8 @@ class _Task:
     def hints(self, report: LearnReport, judged: Scores | RegressionScores | None) -> list[str]:
         """Return advice on what to change, from the number of rows that were stored and from the scores."""
         hints, model = [], self.estimator
-        by_row = getattr(model, "scaling", None) == "row" and getattr(model, "feature_map", None) is None
-        if not self.exists and by_row and self.stream.n_features == 1:
+        grid = getattr(model.model_.selection, "grid", None)
+        if not self.exists and grid is not None and grid.n_features == 1 and grid.normalises:
             hints.append(
                 "there is one feature, and each row is divided by its own norm, so only the sign of the feature is "
                 "left: give scaling=, a public number that no value exceeds."
