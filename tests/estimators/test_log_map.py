@@ -121,7 +121,7 @@ def test_other_arguments_are_refused_once_rows_are_learnt(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("old", "new"), [('"missing":null', '"missing":0'), ("0x1.8", "0x1.80"), ("constant", "constans")]
+    ("old", "new"), [('"missing":null', '"missing":0'), ("0x1.8", "0x1.80"), ("constant", "Constant")]
 )
 def test_a_damaged_description_is_refused(old, new):
     text = log().fit(X, Y).model_.configuration.feature_map
