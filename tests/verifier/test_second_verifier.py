@@ -74,7 +74,7 @@ def test_kept_files_hold(path, monkeypatch):
     if "sharded" in path.stem:
         for name, value in LIMITS.items():
             monkeypatch.setattr(erasable_verify, name, value)
-    needed = path.stem.startswith(("general", "staged", "core-set", "kernel-function", "learner", "trees"))
+    needed = path.stem.startswith(("general", "staged", "core-set", "kernel-function", "learner", "trees", "log-trees"))
     assert erasable_verify.main([str(path)]) == (8 if needed else 0)
 
 

@@ -173,12 +173,6 @@ def test_a_default_model_of_numbers_takes_missing_cells_and_answers_in_their_uni
     right = clf.predict([[1.0, np.nan, 3.0, 1e300]]).tolist()
     cells = [1.0, None, 3.0, 1e300]
     assert infer(http, "named", [{**tensor([[0.0] * 4]), "data": cells}]).json()["outputs"][0]["data"] == right
-    assert http.post("/models/named/invocations", json={"instances": [cells]}).json()["predictions"] == right
-    record = {"dataframe_records": [dict(zip("abcd", cells, strict=True))]}
-    assert http.post("/models/named/invocations", json=record).json()["predictions"] == right
-    text = {"content": "a,b,c,d\n1,,3,1e300\n", "headers": {"Content-Type": "text/csv"}}
-    assert http.post("/models/named/invocations", **text).json()["predictions"] == right
-    assert http.post("/models/named/invocations", json={"instances": [["x", 1, 2, 3]]}).status_code == 400
     everything = site.as_("all")
     lines = "a,b,c,d,label,id,who\n12.5,94000,-0.25,7,yes,new-1,new@example.org\n"
     sent = {"content": lines, "headers": {"Content-Type": "text/csv"}}
