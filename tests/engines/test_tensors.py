@@ -173,7 +173,7 @@ def test_only_rows_that_survive_are_copied(copied):
     rng = np.random.default_rng(0)
     many = torch.tensor(rng.standard_normal((20_000, D)), dtype=torch.float32)
     labels = many[:, 0] > 0
-    clf = ErasableClassifier(threshold=0.05, engine=Torch("cpu")).fit(many[:500], labels[:500])
+    clf = ErasableClassifier(threshold=0.05, engine=Torch("cpu"), feature_map=None).fit(many[:500], labels[:500])
     copied.clear()
     report = clf.learn(many[500:], labels[500:])
     assert sum(copied) == sum(one.survivors for one in report.rounds) < 2000
@@ -187,11 +187,12 @@ def test_the_first_round_copies_few_and_the_others_look_at_sixteen_times_as_many
     monkeypatch.setattr(row_source, "_FIRST_ROWS", 10)
     many = torch.tensor(np.random.default_rng(0).standard_normal((50_000, D)), dtype=torch.float32)
     labels = many[:, 0] > 0
-    clf = ErasableClassifier(threshold=0.02, engine=small(Torch("cpu"), 2**16))
+    clf = ErasableClassifier(threshold=0.02, engine=small(Torch("cpu"), 2**16), feature_map=None)
     report = clf.learn(many, labels)
     assert len(report.rounds) >= 4
     assert sum(one.survivors for one in report.rounds) <= sum(copied) < 2000
-    assert clf.state_digest() == ErasableClassifier(threshold=0.02).fit(many.numpy(), labels.numpy()).state_digest()
+    right = ErasableClassifier(threshold=0.02, feature_map=None).fit(many.numpy(), labels.numpy())
+    assert clf.state_digest() == right.state_digest()
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -226,14 +227,14 @@ def test_gradients_play_no_part():
     rows = torch.tensor(X, requires_grad=True)
     clf = clone(CLASSIFIER).set_params(engine=small(Torch("cpu"))).fit(rows, Y)
     assert clf.state_digest() == clone(CLASSIFIER).fit(X, Y).state_digest()
-    assert np.array_equal(clf.predict(rows * 2), clf.predict(X))
+    assert np.array_equal(clf.predict(rows * 2), clf.predict(X * 2))
 
 
 @pytest.mark.parametrize("engine", [None, "torch"])
 def test_numbers_that_are_not_finite_are_refused_and_nothing_is_learnt(engine):
     clf = clone(CLASSIFIER).set_params(engine=engine).fit(torch.tensor(X[:100]), Y[:100])
     before = clf.state_digest()
-    for value, message in ((np.nan, "contains NaN: fill"), (np.inf, "contains infinity")):
+    for value, message in ((np.nan, "contains NaN: .* fill"), (np.inf, "contains infinity")):
         rows = torch.tensor(X[100:])
         rows[7, 3] = value
         with pytest.raises(InputError, match=message):
@@ -274,7 +275,7 @@ def test_what_is_a_tensor():
 def test_default_models_take_tensors_and_missing_cells_like_arrays(device, options):
     rows = np.where(np.arange(N)[:, None] % 5 == 0, np.nan, X) if "missing" in options else X
     right = ErasableClassifier(**options).fit(rows, Y)
-    there = torch.as_tensor(rows).to(device)
+    there = torch.tensor(rows).to(device)
     for engine in (None, small(Torch(device=device))):
         other = ErasableClassifier(engine=engine, **options).fit(there, Y)
         assert other.state_digest() == right.state_digest()
