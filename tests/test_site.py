@@ -44,6 +44,7 @@ def run_python(text: str, page: str, names: dict[str, object]) -> None:
 
 def run_commands(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Run each command of a block; it prints the lines that follow it, ``…`` stands for anything."""
+    text = re.sub(r" *\\\n *", " ", text)  # commands over several lines
     for entry in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
         line, *promised = entry.splitlines()
         program, *arguments = shlex.split(line)
