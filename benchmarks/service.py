@@ -279,7 +279,7 @@ async def while_learning(port, token, X, rows):
     clients = [asyncio.create_task(predicting(k)) for k in range(4)]
     begin = time.perf_counter()
     learning = Http(port, token, "text/csv")
-    status, _ = await learning.ask("POST", "/v1/learn?id=id&subject=who", sent)
+    status, _ = await learning.ask("POST", "/v1/learn?id=id&subject=who&label_type=bool", sent)
     assert status == 200, status
     seconds = time.perf_counter() - begin
     done.set()
