@@ -28,6 +28,7 @@ import yaml
 from erasable import ErasableClassifier, load
 from erasable.errors import ConfigurationError, StoreError
 from erasable.service.http.configuration import Configuration, read_configuration
+from erasable.service.http.connections import listening
 from erasable.service.http.opendsr import Signer
 from erasable.service.http.server import callbacks, client_for, made_of, serve
 from erasable.service.requests import Entry, State
@@ -176,6 +177,12 @@ def test_files_that_others_may_use_are_refused_or_warned_of(tmp_path, rsa_files,
     else:
         made_of(configuration)
         assert f"{mode:04o}" in caplog.text
+
+
+def test_no_answer_waits_for_a_client_to_confirm_its_head(tmp_path):
+    """Sockets that do not name their protocol make asyncio leave Nagle's algorithm on: 40 milliseconds an answer."""
+    with listening(Configuration((tmp_path / "m.erasable",), tmp_path / "service", port=0)) as bound:
+        assert bound.proto == socket.IPPROTO_TCP
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "", "10.1.2.3", "2001:db8::1", "service.internal"])
