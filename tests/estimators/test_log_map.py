@@ -270,3 +270,14 @@ def test_trees_take_missing_cells_and_their_rows_are_selected_behind_the_map(for
     assert loaded.predict(holes).tolist() == clf.predict(holes).tolist()
     with pytest.raises(InputError, match="NaN"):
         ErasableClassifier(learner=tree, feature_map=None).fit(holes, Y)
+
+
+@pytest.mark.parametrize(("columns", "scaling"), [(1_000, "logistic-spread"), (1_001, "logistic")])
+def test_many_columns_are_regularised_alike(columns, scaling):
+    """Most of them are rare as a rule, and their small spreads would let them be learnt by heart."""
+    rows = sp.random_array((40, columns), density=0.01, random_state=1, format="csr")
+    with warnings.catch_warnings(action="ignore"):  # fewer rows than columns
+        clf = ErasableClassifier().fit(rows, np.arange(40) % 2)
+    name = clf.model_.head.NAME
+    assert name == scaling
+    clf.partial_fit(rows[:2], [0, 1], ids=[100, 101])

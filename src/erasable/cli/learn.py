@@ -219,7 +219,8 @@ class ModelOptions(SelectionOptions):
         typer.Option(
             metavar="SCALING",
             help="How the logistic loss regularises columns: flat, all alike, or spread, each by its variance over the "
-            "stored rows, for columns of unequal size. [default: flat with --schema or --scaling, otherwise spread]",
+            "stored rows, for columns of unequal size. [default: flat with --schema, --scaling or more than 1,000 "
+            "columns, otherwise spread]",
         ),
     ] = None
     capacity: Annotated[

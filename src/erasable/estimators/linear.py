@@ -284,13 +284,14 @@ class ErasableClassifier(LinearEstimator, ErasableClassifierBase):
         two classes are fitted one against the rest.
     alpha : float, optional
         The regulariser of the logistic loss, held on the grid's resolution like ``capacity``. By default 1 with
-        ``head_scaling="spread"``, which is the default behind the log map; otherwise 0.1 behind a schema and 0.01
-        without. Not for the squared loss, whose regulariser is the capacity.
+        ``head_scaling="spread"``, the default behind the log map; otherwise 0.1 behind a schema and 0.01 without.
+        Not for the squared loss, whose regulariser is the capacity.
     head_scaling : "flat" or "spread", optional
         How the logistic loss regularises columns. ``"flat"``: all alike, so a column of small numbers needs large
-        weights and counts for little. ``"spread"``, the default behind the log map: each by ``alpha`` times about its
-        variance over the core rows, as logistic regression behind a ``StandardScaler`` does. The variances follow from
-        the core rows, also after rows are forgotten: nothing about other rows is stored.
+        weights and counts for little. ``"spread"``, the default behind the log map for up to 1,000 columns: each by
+        ``alpha`` times about its variance over the core rows, as logistic regression behind a ``StandardScaler`` does.
+        The variances follow from the core rows, also after rows are forgotten: nothing about other rows is stored.
+        Most of many columns are rare, as those of one-hot rows, and would be learnt by heart.
     learner : str, dict or estimator, optional
         Train this on the core rows in place of a linear head: ``"lightgbm"``, ``"hist_gradient_boosting"``,
         ``"random_forest"``, ``"extra_trees"``, ``"sklearn_logistic"``, ``"xgboost"``, ``"hessboost"``; such an
