@@ -48,7 +48,7 @@ def follow(parameters, old, new):
     """Rows stored of each batch and accuracy in the new world after it, and the model."""
     rng = np.random.default_rng(1)
     X_test, y_test = batch(np.random.default_rng(2), new)
-    clf = ErasableClassifier(**parameters)
+    clf = ErasableClassifier(feature_map=None, **parameters)  # columns are of one size
     added, accuracy = [], []
     for k in range(OLD_BATCHES + NEW_BATCHES):
         X, y = batch(rng, old if k < OLD_BATCHES else new)
