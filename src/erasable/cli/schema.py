@@ -260,13 +260,18 @@ def _show_margins(draft: Draft) -> None:
     for name, margin in sorted(least.items(), key=lambda item: item[1]):
         if margin < float("inf"):
             low, high = next((low, high) for low, high in _MARGINS if low <= margin < high)
-            found = f"{low:,} or more" if high == float("inf") else f"{low:,}" if high == low + 1 else ""
-            groups.setdefault(found or f"{low:,} to {high - 1:,}", []).append(name)
+            if high == float("inf"):
+                people = f"{low:,} or more"
+            elif high == low + 1:
+                people = f"{low:,}"
+            else:
+                people = f"{low:,} to {high - 1:,}"
+            groups.setdefault(people, []).append(name)
     if not groups:
         return
     say("People who would have to leave before a constant from the rows could change:")
-    for found, names in groups.items():
-        say(_line(found, names))
+    for people, names in groups.items():
+        say(_line(people, names))
     _say_wrapped(
         "With fewer people gone than that, the draft of the others is the same, so it shows nothing of them. Models "
         "keep their schema when rows are forgotten. --json lists the number of each constant; no file has it."
